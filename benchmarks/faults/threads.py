@@ -88,7 +88,7 @@ def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
                 yield Fault((edit,), about | {site}, f"{kernel.text(site)} -> {edit.text}")
 
 
-@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001 PR005")
+@operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001 SM002 PR005")
 def _early_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A barrier that followed a wait for copies, and so released them to the other threads."""
     waits = set(kernel.sites("wait", "cp.async"))

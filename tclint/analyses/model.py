@@ -97,6 +97,8 @@ class KernelModel(Kernel):
         """The subjects of the rules whose hits are shown; None: all. No analysis asks for it."""
         self.dependent = False
         """Whether the kernel is launched as a programmatic dependent of a grid whose results it uses (9.7.13.13)."""
+        self.by_letter = False
+        """Whether checks look for what the ISA alone forbids, and hardware is taken to order. No analysis asks for it."""
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}

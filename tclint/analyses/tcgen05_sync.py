@@ -12,11 +12,11 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TCGEN05, TENSOR_MEMORY, Barrier, Fence
 
-__all__ = ["ThreadSync", "waits_for_commits"]
+__all__ = ["ThreadSync", "ring_of", "waits_for_commits"]
 
 ThreadSyncState = int
-"""The waits for a ``tcgen05.commit`` with no ``fence::after_thread_sync`` since, and the asynchronous ``tcgen05``
-operations with no ``fence::before_thread_sync`` since. One bit each, because a kernel without fences keeps them all."""
+"""The waits for an mbarrier with no ``fence::after_thread_sync`` since, and the asynchronous ``tcgen05`` operations with no
+``fence::before_thread_sync`` since. One bit each, because a kernel without fences keeps them all."""
 
 
 class ThreadSync(Analysis[ThreadSyncState]):
@@ -26,9 +26,9 @@ class ThreadSync(Analysis[ThreadSyncState]):
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        waits = waits_for_commits(model)
+        waits = model.awaits(Barrier.MBARRIER)
         operations = {i for group in TENSOR_MEMORY for i in model.begins(group)}
-        self.sites = sorted(waits | operations)
+        self.sites = sorted(operations.union(waits))
         self.bits = {site: 1 << at for at, site in enumerate(self.sites)}
         self.waits, self.operations = self.set_of(waits), self.set_of(operations)
 
@@ -90,13 +90,12 @@ class ThreadSync(Analysis[ThreadSyncState]):
 def waits_for_commits(model: KernelModel) -> frozenset[int]:
     """The waits for an mbarrier that a ``tcgen05.commit`` of the kernel signals, or for one of the same ring."""
 
-    def rings(sites: list[int]) -> Iterator[tuple[int, Array]]:
-        for site in sites:
-            value = model.mbarrier(site)
-            if value is not None:
-                yield site, array_of(model.values, home(model.values, value).address)
+    signalled = {ring_of(model, site) for site in model.commits(TCGEN05)} - {None}
+    waits = model.awaits(Barrier.MBARRIER) if signalled else ()
+    return frozenset(site for site in waits if ring_of(model, site) in signalled)
 
-    signalled = {ring for _, ring in rings(model.commits(TCGEN05))}
-    if not signalled:
-        return frozenset()
-    return frozenset(site for site, ring in rings(model.awaits(Barrier.MBARRIER)) if ring in signalled)
+
+def ring_of(model: KernelModel, site: int) -> Array | None:
+    """The mbarrier that *site* names, or its ring; None if its address is unknown."""
+    value = model.mbarrier(site)
+    return None if value is None else array_of(model.values, home(model.values, value).address)

@@ -13,7 +13,7 @@ execute the load or store themselves is ordered after their own wait.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from tclint.analyses.happens_before import HappensBefore, OrderScope
@@ -21,12 +21,12 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_memory import TensorMemory
-from tclint.analyses.tmem_transfers import TmemTransfers
+from tclint.analyses.tmem_transfers import TmemTransfers, Transfers, TransfersByLetter
 from tclint.dataflow import Infeasible
 from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values import thread_masks as T
 
-__all__ = ["TmemRelease"]
+__all__ = ["ReleaseByLetter", "TmemRelease"]
 
 _OPERAND_COLUMNS = 16
 """No operand of a multiplication but D has more columns: A has 8, scale factors and metadata have fewer."""
@@ -40,6 +40,9 @@ _Place = tuple[int, int, bool]
 
 class TmemRelease:
     """The operations that may start too early, by pending load or store and signal."""
+
+    transfers: type[Transfers] = TmemTransfers
+    """What is pending."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -90,15 +93,28 @@ class TmemRelease:
         """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""
         return self._started(site, signal, self._unfenced)
 
+    def released(self) -> Iterator[tuple[int, frozenset[int]]]:
+        """The operations of other threads on the columns of a load or store, each with the waits of its threads for what the
+        thread of the load or store signals afterwards. Each pair is yielded once."""
+        found = set[tuple[int, frozenset[int]]]()
+        for site in sorted(self.tmem.loads | self.tmem.stores):
+            users, own = self._conflicting_users(site), self._own_signals(site)
+            after = self.model.reached_from((site,), own, (site,)) if users else ()
+            waits = frozenset[int]().union(*(own[i] for i in after))
+            for user, threads in users.items():
+                theirs = frozenset(i for i in waits if self.order.may.threads_elsewhere(i, site) & threads)
+                if theirs and (user, theirs) not in found:
+                    found.add((user, theirs))
+                    yield user, theirs
+
     def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
-        may, model = self.order.may, self.model
+        may = self.order.may
         early = self._waits({signal}, site, True)
         users = self._conflicting_users(site) if early else {}
         if not users:
             return None
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
-        after = model.reached_from((signal,), own, (site,))
-        done = [i for i in own if i in after and site not in outstanding[i]]
+        done = self._done(site, signal, outstanding)
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
         in_turn = complete if direct.isdisjoint(early) else complete - self._ahead(complete, direct, site)
         complete |= self._waits(done, site, True) - early
@@ -117,6 +133,12 @@ class TmemRelease:
             ):
                 return user
         return None
+
+    def _done(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> list[int]:
+        """The signals after *signal* of threads that execute *site*, which is not outstanding there."""
+        own = self._own_signals(site)
+        after = self.model.reached_from((signal,), own, (site,))
+        return [i for i in own if i in after and site not in outstanding[i]]
 
     def _admits(self, waits: frozenset[int], later: frozenset[int]) -> frozenset[int]:
         """The operations on tensor memory that a path reaches from one of *waits* and that passes none of *later*."""
@@ -237,7 +259,7 @@ class TmemRelease:
     @cached_property
     def _pending(self) -> dict[int, frozenset[int]]:
         """Signal -> the loads and stores that may be pending there."""
-        transfers, results = self.model.solution(TmemTransfers)
+        transfers, results = self.model.solution(self.transfers)
         states = ((i, transfers.in_flight(results.before(i))) for i in self._signals)
         return {i: frozenset(transfers.members(pending)) for i, pending in states}
 
@@ -294,3 +316,66 @@ class TmemRelease:
             found |= bool(threads & 0xFFFFFFFF) << warp % _LANE_GROUPS
             threads, warp = threads >> 32, warp + 1
         return found
+
+
+class ReleaseByLetter(TmemRelease):
+    """:class:`TmemRelease`, with loads that are pending until ``tcgen05.wait::ld`` alone.
+
+    A signal is followed to the threads that wait for it, and no further: that a later one reaches them in time through
+    others is a matter of phases. If they wait for both themselves, the order of the waits decides.
+    """
+
+    transfers = TransfersByLetter
+
+    def started_early(self, site: int, signal: int) -> int | None:
+        user = super().started_early(site, signal)
+        return self._started_at_barrier(site, signal) if user is None else user
+
+    def _started_at_barrier(self, site: int, barrier: int) -> int | None:
+        """An operation that a thread starts right after *barrier*, with *site* pending in other warps of its own role."""
+        points, views = self.order.points, self.model.views
+        if not points.releases_together(barrier):
+            return None
+        stops = points.acquire_points(OrderScope.WARPS) - {barrier}
+        accessing = views.context_of(site).threads
+        for user in sorted(self.tmem.operations):
+            issuing = T.whole(views.context_of(user).threads, 32)
+            others = accessing & ~issuing if accessing & issuing else 0
+            if not others or not self._in_multiplication(site, user):
+                continue
+            if self.order.unsynchronised_path(user, stops, start=barrier) is not None:
+                return user
+        return None
+
+    def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
+        own, direct = self._own_signals(site), self._waits({signal}, site, False)
+        users = self._conflicting_users(site) if direct else {}
+        if not users:
+            return None
+        done = self._done(site, signal, outstanding)
+        later = frozenset[int]().union(*(own[i] for i in done)) - direct
+        for wait in sorted(direct):
+            threads = self.order.may.threads_elsewhere(wait, site)
+            reached = self._admits(frozenset((wait,)), later)
+            for user, theirs in users.items():
+                if threads & theirs and user in reached and self._unordered_in_turn(wait, user, later):
+                    return user
+        return None
+
+    def _unordered_in_turn(self, wait: int, user: int, later: frozenset[int]) -> bool:
+        """Whether *user* follows *wait* and none of the waits *later* that the same iteration, or the one before, makes
+        for the signals of the same turn.
+
+        The phase that *wait* is for has its *later* one in the same iteration. If that follows *user*, it orders the *user*
+        of the next iteration, unless it returns at once in the first: then it is for the turn before.
+        """
+        cfg, path = self.model.cfg, self.order.unsynchronised_path
+        if path(user, later, start=wait) is None:
+            return False
+        loops = (cfg.loops[header] for header in cfg.nest.around(cfg.block_of[user]))
+        inside = min((loop for loop in loops if cfg.block_of[wait] in loop), key=len, default=None)
+        if inside is None:
+            return path(user, later) is not None
+        around = frozenset(i for i in later if cfg.block_of[i] in inside)
+        in_time = frozenset(i for i in around if not self.order.returns_at_once(user, i))
+        return path(wait, around) is not None and (not in_time or path(user, in_time, start=user) is not None)

@@ -1,6 +1,7 @@
 """Loads and stores of tensor memory that one thread has in flight (PTX ISA 9.7.16.8).
 
-Each is in flight until ``tcgen05.wait``. A load also ends when its registers are used.
+Each is in flight until ``tcgen05.wait``. A load also ends when its registers are used, but for
+:class:`TransfersByLetter`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY
 from tclint.isa.forms import Match
 from tclint.sync.operations import OPEN, step
 
-__all__ = ["TmemTransfers", "TransferStatus", "TransfersState", "computes"]
+__all__ = ["TmemTransfers", "TransferStatus", "Transfers", "TransfersByLetter", "TransfersState", "computes"]
 
 TransfersState = int
 """The loads and stores in flight, a set of them for each :class:`TransferStatus`, the first one in the lowest bits."""
@@ -54,8 +55,11 @@ class _Effect(NamedTuple):
     """The loads from whose registers it computes a value."""
 
 
-class TmemTransfers(Analysis[TransfersState]):
+class Transfers(Analysis[TransfersState]):
     """Loads and stores as bit sets: in a kernel that loads an accumulator piece by piece, many are in flight."""
+
+    uses_complete = True
+    """Whether a load is complete when its registers are used, as on hardware."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -72,8 +76,9 @@ class TmemTransfers(Analysis[TransfersState]):
             for register in registers(operand) if operand is not None else ():
                 self.filled[register] = self.filled.get(register, 0) | self.bits[site]
         self._copy()
-        self.derived = self._computed()
-        """Register -> the set of loads that it is loaded or computed from. One value may be computed from many."""
+        self.derived = self._computed() if self.uses_complete else {}
+        """Register -> the set of loads that it is loaded or computed from, if a use completes them. One value may be
+        computed from many."""
         self._effects: dict[int, _Effect] = {}
         self._barred: dict[Edge, tuple[int, int]] = {}
         """Edge -> the loads and stores that were tested, and those whose threads never take it."""
@@ -260,3 +265,14 @@ class TmemTransfers(Analysis[TransfersState]):
         if at == site:
             return None
         return self.transfer(state, at, instruction) & self._every(self.bits[site]) or None
+
+
+class TmemTransfers(Transfers):
+    """Loads end when their registers are used, too."""
+
+
+class TransfersByLetter(Transfers):
+    """Only ``tcgen05.wait`` ends a load: a register dependency does not imply that the load accesses tensor memory before the
+    dependent instruction accesses any (9.7.16.6.4.5)."""
+
+    uses_complete = False

@@ -265,9 +265,8 @@ def _twice(known: MbarrierObjects) -> Iterator[Hit]:
             ),
             help="initialise it once, or execute mbarrier.inval between the two, after a barrier",
             count=len(found),
-            severity=Severity.INFO,  # production kernels do this, and work
             about=frozenset(at for _, _, at in found),
-        )
+        ).unshown(Severity.WARNING)  # production kernels do this, and work
 
 
 def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
@@ -283,9 +282,8 @@ def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
             message=f"{who} initialise the mbarrier {known.words(location)}: each may re-initialise it while it is in use",
             steps=(Mark(site, "initialised by several warps", role=who),),
             help="initialise it in one thread of the CTA, and add a barrier of all that use it",
-            severity=Severity.INFO,  # it works if a CTA barrier follows
             about=frozenset((site,)),
-        )
+        ).unshown(Severity.WARNING)  # it works if a CTA barrier follows
 
 
 def _remade(known: MbarrierObjects) -> Iterator[tuple[MbarrierLocation, int, int]]:
@@ -614,6 +612,5 @@ def _early(known: MbarrierObjects, publication: _Publication, init: int, use: in
         ),
         help=remedy,
         fixes=_published(known, publication, init, use, far),
-        severity=Severity.INFO if unordered else None,  # CUTLASS does this, and works
         about=frozenset((use,)),
-    )
+    ).unshown(Severity.WARNING if unordered else None)  # CUTLASS does this, and works

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.analyses.happens_before import HappensBefore
@@ -14,12 +15,20 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import ISSUED, OperationsState, Tcgen05Operations
 from tclint.analyses.tcgen05_liveness import LoadLiveness
 from tclint.analyses.tensor_memory import ColumnRange, TensorMemory
-from tclint.analyses.tmem_release import TmemRelease
-from tclint.analyses.tmem_transfers import TmemTransfers, TransfersState, TransferStatus, computes
+from tclint.analyses.tmem_release import ReleaseByLetter, TmemRelease
+from tclint.analyses.tmem_transfers import (
+    TmemTransfers,
+    Transfers,
+    TransfersByLetter,
+    TransfersState,
+    TransferStatus,
+    computes,
+)
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
+from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import (
     TCGEN05,
@@ -47,6 +56,17 @@ MAX_CONFLICTS_PER_OPERATION = 6
 """Candidates tried for one operation, nearest first; the operation is not reported if none of them is a finding."""
 
 
+class _Pending(NamedTuple):
+    """What completes a load of tensor memory: a use of its registers, as on hardware, or a wait alone."""
+
+    transfers: type[Transfers]
+    release: type[TmemRelease]
+
+
+_ON_HARDWARE = _Pending(TmemTransfers, TmemRelease)
+_BY_LETTER = _Pending(TransfersByLetter, ReleaseByLetter)
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """An instruction that must not be executed while an operation is pending."""
@@ -68,7 +88,16 @@ class _Candidate:
     TC002,
     TC003,
     TC004,
-    analyses=(LoadLiveness, HappensBefore, Tcgen05Operations, TensorMemory, TmemRelease, TmemTransfers),
+    analyses=(
+        LoadLiveness,
+        HappensBefore,
+        ReleaseByLetter,
+        Tcgen05Operations,
+        TensorMemory,
+        TmemRelease,
+        TmemTransfers,
+        TransfersByLetter,
+    ),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory reused, or released to other threads, while an operation on it is pending (9.7.16.6.4).
@@ -77,13 +106,35 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.begins():
         return
+    memory, found = model.fact(TensorMemory), set[int]()
+    for hit in _hits(model, (*_before_transfers(model), *_before_operations(model)), _ON_HARDWARE):
+        found.update(start for start, _ in hit.pairs)
+        yield hit
+    if model.by_letter and not memory.loads | memory.stores <= found:
+        open_ = ((site, use) for site, use in _before_transfers(model, _BY_LETTER) if site not in found)
+        for hit in _hits(model, open_, _BY_LETTER):
+            yield _by_letter(model, hit)
+
+
+def _by_letter(model: KernelModel, hit: Hit) -> Hit:
+    """The *hit* about what is pending by the letter of the ISA, with what hardware does about it."""
+    transfers, results = model.solution(TmemTransfers)
+    pending = transfers.in_flight(results.before(hit.site)) & ~transfers.takes(model.instruction(hit.site))
+    if not any(transfers.bits[load] & pending for load, _ in hit.pairs):
+        why = "; hardware waits for the load where its registers are used, but the ISA orders nothing else by that"
+        hit = replace(hit, message=hit.message + why)
+    return hit.unshown(Severity.WARNING)
+
+
+def _hits(model: KernelModel, found: Iterable[tuple[int, _Candidate]], pending: _Pending) -> Iterator[Hit]:
+    """A hit for each cause of the operations *found*, each with an instruction that may be executed too early."""
     candidates: dict[int, dict[int, _Candidate]] = {}
-    for site, candidate in (*_before_transfers(model), *_before_operations(model)):
+    for site, candidate in found:
         candidates.setdefault(site, {}).setdefault(candidate.site, candidate)
     causes = grouped(
         ((candidate.rule, candidate.what, candidate.site, bool(doubt)), (candidate, doubt, site, path))
         for site in sorted(candidates)
-        for candidate, path, doubt in filter(None, (_nearest(model, site, candidates[site]),))
+        for candidate, path, doubt in filter(None, (_nearest(model, site, candidates[site], pending),))
     )
     for same_cause in causes.values():
         candidate, doubt, site, path = same_cause[0]
@@ -138,7 +189,7 @@ def _started(model: KernelModel, candidate: _Candidate) -> Iterator[Mark]:
 
 
 def _nearest(
-    model: KernelModel, site: int, candidates: dict[int, _Candidate]
+    model: KernelModel, site: int, candidates: dict[int, _Candidate], pending: _Pending
 ) -> tuple[_Candidate, Path, str] | None:
     """The candidate that a finding is reported at, the path, and its doubt (empty if there is none).
 
@@ -149,14 +200,18 @@ def _nearest(
     direct = {i: candidate for i, candidate in candidates.items() if candidate.rule != TC002}
     if signals and direct:
         before = {i: candidate for i, candidate in direct.items() if model.reaches(site, i, signals)}
-        found = _first(model, site, before, frozenset(signals))
+        found = _first(model, site, before, pending, frozenset(signals))
         if found is not None and not found[2]:
             return found
-    return _first(model, site, candidates)
+    return _first(model, site, candidates, pending)
 
 
 def _first(
-    model: KernelModel, site: int, candidates: dict[int, _Candidate], ends: frozenset[int] = frozenset()
+    model: KernelModel,
+    site: int,
+    candidates: dict[int, _Candidate],
+    pending: _Pending,
+    ends: frozenset[int] = frozenset(),
 ) -> tuple[_Candidate, Path, str] | None:
     """The first candidate on a feasible path from the operation that passes none of *ends*, the path, and its doubt.
 
@@ -164,8 +219,8 @@ def _first(
     """
     memory = model.fact(TensorMemory)
     what = "d" if site in memory.operations else "taddr"
-    analysis: Tcgen05Operations | TmemTransfers
-    analysis, results = model.solution(Tcgen05Operations if site in memory.operations else TmemTransfers)
+    analysis: Tcgen05Operations | Transfers
+    analysis, results = model.solution(Tcgen05Operations if site in memory.operations else pending.transfers)
     left = dict(candidates)
     doubtful: tuple[_Candidate, Path, str] | None = None
 
@@ -191,7 +246,7 @@ def _first(
         columns = memory.range(site, what)
         if candidate.rule != TC002 and columns is not None and model.changes(columns.start, path, site):
             continue  # the path passes the update of an induction variable, so the address has another value at its end
-        doubt = _doubt(model, candidate, site, path)
+        doubt = _doubt(model, candidate, site, path, pending)
         if not doubt:
             return candidate, path, ""
         doubtful = doubtful or (candidate, path, doubt)
@@ -219,9 +274,11 @@ def _accessed(model: KernelModel, i: int) -> list[tuple[ColumnRange | None, bool
     return []
 
 
-def _before_transfers(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
+def _before_transfers(
+    model: KernelModel, pending_until: _Pending = _ON_HARDWARE
+) -> Iterator[tuple[int, _Candidate]]:
     """Loads and stores of tensor memory with what should not be executed before they are complete."""
-    transfers, results = model.solution(TmemTransfers)
+    transfers, results = model.solution(pending_until.transfers)
     wanted = 0
     for sites, rules in (transfers.loads, (TC002, TC003)), (transfers.stores, (TC002, TC004)):
         wanted |= transfers.set_of(sites) if model.wants(*rules) else 0
@@ -234,17 +291,20 @@ def _before_transfers(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
             if not pending:
                 continue
             if i in signals:
-                yield from _signalled(model, sorted(transfers.members(pending)), i)
+                yield from _signalled(model, sorted(transfers.members(pending)), i, pending_until)
             elif accessed := _accessed(model, i):
-                yield from _conflicts(model, pending, i, accessed)
+                yield from _conflicts(model, transfers, pending, i, accessed)
 
 
 def _conflicts(
-    model: KernelModel, pending: int, i: int, accessed: list[tuple[ColumnRange | None, bool]]
+    model: KernelModel,
+    transfers: Transfers,
+    pending: int,
+    i: int,
+    accessed: list[tuple[ColumnRange | None, bool]],
 ) -> Iterator[tuple[int, _Candidate]]:
     """Those of the *pending* loads and stores that instruction *i* conflicts with, as it uses columns of theirs too."""
-    memory, (transfers, _) = model.fact(TensorMemory), model.solution(TmemTransfers)
-    instruction = model.instruction(i)
+    memory, instruction = model.fact(TensorMemory), model.instruction(i)
     dealloc = instruction.effects.resource is Resource.TMEM_DEALLOC
     threads = model.views.context_of(i).threads
     # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
@@ -304,9 +364,12 @@ def _before_operations(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
 _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 
-def _signalled(model: KernelModel, pending: Iterable[int], i: int) -> Iterator[tuple[int, _Candidate]]:
+def _signalled(
+    model: KernelModel, pending: Iterable[int], i: int, pending_until: _Pending
+) -> Iterator[tuple[int, _Candidate]]:
     """The loads and stores that are *pending* where *i* lets another thread use their columns."""
-    release, barrier = model.fact(TmemRelease), model.instruction(i).effects.synchronises is not None
+    release = model.fact(pending_until.release)
+    barrier = model.instruction(i).effects.synchronises is not None
     loads = model.fact(TensorMemory).loads
     for site in pending:
         what = "ld" if site in loads else "st"
@@ -323,9 +386,9 @@ def _signalled(model: KernelModel, pending: Iterable[int], i: int) -> Iterator[t
             yield site, _Candidate(TC002, i, what, message, _WAIT.format(what), user, later)
 
 
-def _doubt(model: KernelModel, candidate: _Candidate, site: int, path: Path) -> str:
+def _doubt(model: KernelModel, candidate: _Candidate, site: int, path: Path, pending: _Pending) -> str:
     """Why the finding may be harmless, or rests on a guess about the purpose of the signal; empty if neither."""
-    if candidate.what == "ld":
+    if candidate.what == "ld" and pending is _ON_HARDWARE:
         transfers, _ = model.solution(TmemTransfers)
         used, copied = (
             transfers.having(path.state, status) for status in (TransferStatus.USED, TransferStatus.COPIED)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05_sync import ThreadSync, waits_for_commits
+from tclint.analyses.tcgen05_sync import ThreadSync, ring_of, waits_for_commits
 from tclint.analyses.tmem_release import TmemRelease
-from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
-from tclint.findings.scales import Severity
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY, Barrier, Fence
 
 TC013 = RuleId("TC013")
@@ -22,13 +22,23 @@ MAX_PAIRS = 8
 """Pairs for which a path is searched, nearest first; also loads that are considered in a kernel without a fence."""
 
 
-@check(TC013, analyses=(ThreadSync,))
+@check(TC013, analyses=(ThreadSync, TmemRelease))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
-    """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence."""
+    """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence. By the letter, any
+    operation may follow a wait for a thread that accesses the same columns."""
+    hit = _load_after_wait(model)
+    if hit is None and model.by_letter and model.sites(Fence.TCGEN05_AFTER):
+        hit = _operation_after_wait(model)
+    if hit is not None:
+        yield hit
+
+
+def _load_after_wait(model: KernelModel) -> Hit | None:
+    """The hit for the loads that follow a wait for a ``tcgen05.commit``."""
     loads = frozenset(model.begins(TCGEN05_LD))
     waits = waits_for_commits(model) if loads else frozenset()
     if not waits:
-        return
+        return None
     used = bool(model.sites(Fence.TCGEN05_AFTER))
     if used:
         pair, late = _unfenced(model, waits, loads, _any)
@@ -38,9 +48,9 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
         pair = next((p for p in tried if p[0] >= 0 and model.reaches(*p)), None)
         late = set(loads)
     if pair is None:
-        return
+        return None
     wait, load = pair
-    yield TC013.hit(
+    return TC013.hit(
         site=load,
         message="tcgen05.ld follows a wait for the MMA with no intervening tcgen05.fence::after_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
@@ -48,8 +58,42 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
         count=len(late),
         help="add tcgen05.fence::after_thread_sync after the wait",
         fixes=fence_before(first_of_blocks(model, late), "tcgen05.fence::after_thread_sync;"),
-        severity=None if used else Severity.INFO,
     )
+
+
+def _operation_after_wait(model: KernelModel) -> Hit | None:
+    """The hit for an operation that only waits with no fence since order after the load or store of another thread."""
+    sync, _ = model.solution(ThreadSync)
+    for user, waits in model.fact(TmemRelease).released():
+        rings = grouped(
+            (ring_of(model, i), i) for i in sorted(waits) if i in sync.bits and model.reaches(i, user)
+        )
+        paths = [_unfenced_wait(model, same, user) for same in rings.values()]
+        if paths and all(wait is not None for wait in paths) and (wait := paths[0]) is not None:
+            name = model.name(user)
+            return TC013.hit(
+                site=user,
+                message=f"{name} follows a wait for a thread that accesses the same columns with no intervening "
+                "tcgen05.fence::after_thread_sync",
+                steps=(Mark(wait, "waits for the other thread"), Mark(user, "is not ordered after the wait")),
+                help="add tcgen05.fence::after_thread_sync after the wait",
+            )
+    return None
+
+
+def _unfenced_wait(model: KernelModel, waits: list[int], user: int) -> int | None:
+    """One of *waits*, on one mbarrier, from which a path leads to *user* and passes neither a fence nor another of them."""
+    sync, results = model.solution(ThreadSync)
+    others = frozenset(waits)
+
+    def step(wait: int, state: int, at: int, instruction: Instruction) -> int | None:
+        return None if at in others else sync.follow(wait, state, at, instruction)
+
+    for wait in waits:
+        query = FactQuery(wait, sync.bits[wait], results, partial(step, wait), partial(_is, user), (user,))
+        if model.path(query).witness is not None:
+            return wait
+    return None
 
 
 @check(TC014, analyses=(ThreadSync, TmemRelease))
@@ -82,7 +126,6 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
         count=len(early),
         help="add tcgen05.fence::before_thread_sync before the arrival",
         fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
-        severity=None if used else Severity.INFO,
     )
 
 

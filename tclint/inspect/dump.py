@@ -21,7 +21,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import Collector
 from tclint.analyses.tcgen05_sync import ThreadSync
-from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
+from tclint.analyses.tmem_transfers import Transfers, TransferStatus
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, LimitExceeded, Results
 from tclint.ir.cfg import Edge, call_graph
@@ -465,7 +465,7 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 
 
 @describe.register
-def _(analysis: TmemTransfers, state: Any, model: KernelModel) -> str:
+def _(analysis: Transfers, state: Any, model: KernelModel) -> str:
     words = ("in flight", "in flight, registers moved", "in flight, registers used")
     facts = (
         (site, status)

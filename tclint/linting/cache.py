@@ -14,6 +14,7 @@ from tclint._dataclass import dataclass
 from tclint.checks import Hit
 from tclint.dataflow import Unanswered
 from tclint.findings.finding import Edit
+from tclint.findings.selection import Request
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Module, Variable
 from tclint.ir.rebuild import Builds, same_program
@@ -46,6 +47,8 @@ class Facts:
     on: frozenset[str]
     """The ids of the rules that are checked."""
     toolkit: Version | None
+    dependent: bool
+    strict: bool
     version: Version | None
     targets: tuple[str, ...]
     address_size: int
@@ -54,9 +57,19 @@ class Facts:
     """The functions that have a body."""
 
     @classmethod
-    def of(cls, module: Module, on: frozenset[str], toolkit: Version | None) -> Facts:
-        bodies = tuple(f.name for f in module.functions if f.instructions)
-        return cls(on, toolkit, module.version, module.targets, module.address_size, module.variables, bodies)
+    def of(cls, module: Module, on: frozenset[str], request: Request) -> Facts:
+        """Those of a run with the settings of *request*."""
+        return cls(
+            on,
+            request.toolkit,
+            request.dependent,
+            request.selected.strict,
+            module.version,
+            module.targets,
+            module.address_size,
+            module.variables,
+            tuple(f.name for f in module.functions if f.instructions),
+        )
 
     def include(self, other: Facts) -> bool:
         """Whether the facts are the same, and the rules all that are checked in the *other* run."""

@@ -127,7 +127,7 @@ class _Run:
 
             self.found += budget.hits(source, self.module, request.judged, request.selected)
             self.problems += budget.problems(self.module, request.judged)
-        self.facts = Facts.of(self.module, self.on, request.toolkit)
+        self.facts = Facts.of(self.module, self.on, request)
         self.open_questions: list[OpenQuestion] = []
         self.judge: Judge | None = None
         if request.assume is not None:
@@ -188,6 +188,7 @@ class _Run:
             launch = None
         model = KernelModel(function, self.module, request.toolkit, self.past.pause, recorded=launch)
         model.on, model.dependent = self.on, request.dependent
+        model.by_letter = request.selected.strict
         return _result(model, self.on, self.tick, self.judge)
 
     def _remaining(self, whole: Function, all_hits: Sequence[Hit]) -> Sequence[Hit]:

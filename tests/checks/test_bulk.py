@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, found, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -383,8 +384,39 @@ def test_a_copy_in_no_group() -> None:
     )
     (finding,) = by_rule(lint(text(STORE, STORE)), "BK005")
     assert (finding.severity.label, finding.count) == ("info", 2)
+    (finding,) = by_rule(lint(text(STORE, STORE), selected=Selected(strict=True)), "BK005")
+    assert finding.severity is Severity.WARNING
     assert not by_rule(lint(text(STORE, COMMIT)), "BK005")
     assert not by_rule(lint(text(STORE, "cp.async.bulk.commit_group;")), "BK005")
+
+
+@pytest.mark.parametrize(
+    ("after", "end"),
+    [
+        ((), "no cp.async.bulk.wait_group follows"),
+        ((wait(),), ""),
+        ((wait(read=""),), ""),
+        ((wait(1),), "no later wait covers it"),
+        ((wait(guard="@!%p0 "),), "no later wait covers it"),
+        ((wait(guard=""),), ""),
+        (
+            ("setp.eq.s32 %p1, %r9, 0;\n@%p1 bra skip;", wait(), "skip:"),
+            "no cp.async.bulk.wait_group follows",
+        ),
+        # What overwrites the source is the defect.
+        ((BARRIER, WRITE), "cp.async.bulk may still be reading"),
+    ],
+)
+def test_by_the_letter_the_source_is_read_before_the_thread_ends(after: tuple[str, ...], end: str) -> None:
+    """Shared memory lives as long as the CTA."""
+    source = text(STORE, COMMIT, *after)
+    messages = [
+        (f.severity, f.message) for f in by_rule(lint(source, selected=Selected(strict=True)), "BK002")
+    ]
+    assert [end in message for _, message in messages] == ([True] if end else [])
+    default = [(f.severity, f.message) for f in by_rule(lint(source), "BK002")]
+    assert default == [one for one in messages if one[0] is Severity.ERROR]
+    assert len(default) == (BARRIER in after)
 
 
 def test_a_missing_commit_is_reported_once() -> None:

@@ -58,8 +58,9 @@ made:"""
 JOIN = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
 
 
-def found(body: str, rule: str, **options: str) -> list[Finding]:
-    report = lint(module(kernel(f"{START}\n{body}\nret;", **options), header=HEADER))
+def found(body: str, rule: str, *, strict: bool = False, **options: str) -> list[Finding]:
+    text = module(kernel(f"{START}\n{body}\nret;", **options), header=HEADER)
+    report = lint(text, selected=Selected(strict=strict))
     assert report.status == "analysed", report.problems
     return by_rule(report, rule)
 
@@ -233,10 +234,13 @@ def test_a_register_that_several_waits_answer_in(first: str) -> None:
     ],
 )
 def test_the_initialisation_of_an_mbarrier_must_be_observed(between: str, observed: bool) -> None:
-    hits = found(f"{SIGNAL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}", "MB002")
+    body = f"{SIGNAL}\n{MAKE}\n{between}\n{ARRIVE}\n{WAIT}\n{READ}"
+    hits = found(body, "MB002")
     assert len(hits) == (not observed)
     for hit in hits:
         assert hit.severity is (Severity.INFO if "relaxed" in between else Severity.ERROR)
+        (strict,) = found(body, "MB002", strict=True)
+        assert strict.severity is (Severity.WARNING if "relaxed" in between else Severity.ERROR)
         assert hit.steps[0].message == "initialised by thread 0"
 
 
@@ -495,6 +499,8 @@ def test_an_inval_counts_for_the_mbarrier_that_it_names_alone() -> None:
     (hit,) = [hit for hit in found(body, "MB009") if "re-initialises" in hit.message]
     assert hit.count == 2
     assert "[ring]" in hit.message
+    severities = {h.severity for h in found(body, "MB009", strict=True) if "re-initialises" in h.message}
+    assert (hit.severity, severities) == (Severity.INFO, {Severity.WARNING})
 
 
 def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours() -> None:

@@ -78,7 +78,7 @@ def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -
     with recording() as asked:
         for source, toolkit in sources():
             about = default_rules() | {source.path.partition(".")[0]} & all_rules().keys()
-            check_source(source, Request(Selected(rules=subjects(about)), toolkit))
+            check_source(source, Request(Selected(rules=subjects(about), strict=True), toolkit))
     declared = {each.run: set(each.analyses) for each in kernel_checks()}
     assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
         "asked for, not as declared"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, kernel, lint, module
 from tests.tools.tcgen05 import (
     COMMIT,
@@ -213,9 +215,11 @@ def test_recursion_ends() -> None:
 ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [{}];"
 
 
-def releases(then: str, body: str) -> list[str]:
+def releases(then: str, body: str, strict: bool = False) -> list[str]:
     """The confidence of the findings of TC002 in warps 0 to 3, which execute *body*, while warp 4 executes *then*."""
-    report = lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160))
+    report = lint(
+        text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160), selected=Selected(strict=strict)
+    )
     return [f.confidence.label for f in by_rule(report, "TC002")]
 
 
@@ -277,10 +281,11 @@ held:
 )
 def test_a_load_that_was_used_before_the_signal(between: str, confidence: str | None) -> None:
     """ptxas may make nothing of a move, and do arithmetic later; what it stores or decides by must have been loaded."""
-    found = releases(
-        f"{phase('other', 1)}\n{OVERWRITES}", f"{LOAD}\n{between}\n{ARRIVE.format('other')}\n{USE}\n{LD_DONE}"
-    )
-    assert found == ([confidence] if confidence else [])
+    body = f"{LOAD}\n{between}\n{ARRIVE.format('other')}\n{USE}\n{LD_DONE}"
+    then = f"{phase('other', 1)}\n{OVERWRITES}"
+    assert releases(then, body) == ([confidence] if confidence else [])
+    # By the letter, only the wait completes it.
+    assert releases(then, body, strict=True) == ([] if between == LD_DONE else [confidence or "high"])
 
 
 @pytest.mark.parametrize(
@@ -432,6 +437,63 @@ def test_the_multiplication_that_a_load_waits_for_is_not_let_start_by_its_signal
     # The thread that multiplies is in warp 4.
     lead = f"{BOTH}\nsetp.eq.u32 %p1, %r0, 128;\nsetp.gt.s32 %p4, %r8, -1;"
     assert releases(f"{lead}\n{multiplies}", f"{loads}@%p4 bra load_tile;") == found
+
+
+def turn(name: str, n: int) -> str:
+    """A wait for the phase of *name* that the iteration is for; the first one returns at once, if the parity begins as 1."""
+    return phase(name, n).replace(", 0;", ", %r12;")
+
+
+@pytest.mark.parametrize(
+    ("parity", "multiplies", "found"),
+    [
+        # The second wait of the iteration before is for the turn before.
+        (1, f"{turn('other', 1)}\n{MMA}\n{turn('third', 2)}", ["high"]),
+        (1, f"{turn('third', 2)}\n{turn('other', 1)}\n{MMA}", []),
+        (1, f"{turn('other', 1)}\n{turn('third', 2)}\n{MMA}", []),
+        (0, f"{turn('other', 1)}\n{MMA}\n{turn('third', 2)}", []),
+    ],
+)
+def test_by_the_letter_a_later_signal_orders_the_multiplication_of_its_turn(
+    parity: int, multiplies: str, found: list[str]
+) -> None:
+    lead = f"{BOTH}\nsetp.eq.u32 %p1, %r0, 128;\nsetp.gt.s32 %p4, %r8, -1;\nmov.u32 %r12, {parity};"
+    tiles = f"{lead}\ntile: {multiplies}\n{COMMIT}\nxor.b32 %r12, %r12, 1;\n@%p4 bra tile;"
+    loads = f"{LOAD}\n{USE}\n{ARRIVE.format('other')}\n{LD_DONE}\n{ARRIVE.format('third')}"
+    body = f"load_tile: {phase('done', 4)}\n{loads}\n@%p4 bra load_tile;"
+    assert releases(tiles, body) == []
+    assert releases(tiles, body, strict=True) == found
+
+
+@pytest.mark.parametrize(
+    ("body", "threads", "found"),
+    [
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\n{MMA}\n{COMMIT}", 128, ["warning"]),
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\n{MMA}\n{COMMIT}", 32, []),
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\nbar.sync 0;\n{MMA}\n{COMMIT}", 128, []),
+        (f"{STORE}\n{ST_DONE}\nbar.sync 0;\n{MMA}\n{COMMIT}", 128, []),
+        (f"{LOAD}\nbar.sync 0;\n{LD_DONE}\n{USE}\n{MMA}\n{COMMIT}", 128, ["warning"]),
+    ],
+)
+def test_by_the_letter_a_thread_of_the_same_role_knows_of_its_own_warp_alone(
+    body: str, threads: int, found: list[str]
+) -> None:
+    """The stores of the other warps may be pending at the barrier after which one thread multiplies."""
+    strict = Selected(strict=True, min_confidence=Confidence.LOW)
+    assert by_rule(lint(text(body, threads)), "TC002") == []
+    report = lint(text(body, threads), selected=strict)
+    assert [f.severity.label for f in by_rule(report, "TC002")] == found
+
+
+def test_by_the_letter_a_store_of_what_was_loaded_may_overwrite_it() -> None:
+    body = f"{LOAD}\nadd.s32 %r20, %r20, 1;\n{STORE}\n{ST_DONE}\n{LD_DONE}"
+    strict = lint(text(body), selected=Selected(strict=True))
+    assert by_rule(lint(text(body)), "TC003") == []
+    (finding,) = by_rule(strict, "TC003")
+    assert finding.severity is Severity.WARNING
+    assert "hardware waits for the load where its registers are used" in finding.message
+    waited = body.replace(STORE, f"{LD_DONE}\n{STORE}")
+    assert by_rule(lint(text(waited), selected=Selected(strict=True)), "TC003") == []
 
 
 @pytest.mark.parametrize(

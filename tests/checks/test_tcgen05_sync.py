@@ -205,7 +205,7 @@ def test_what_a_sum_starts_with(case: str) -> None:
 
 
 WAITING = wait(9).replace("[done]", "[other]")
-OVERWRITTEN = f"{WAITING}\n{OVERWRITES}"
+OVERWRITTEN = f"{WAITING}\n{AFTER}\n{OVERWRITES}"
 
 
 def fences(body: str, then: str = OVERWRITTEN) -> list[tuple[str, str, str]]:
@@ -226,9 +226,9 @@ TWICE = f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}\n{wait(
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (f"{MMA}\n{COMMIT}\n{wait()}\n{READ}\n{ARRIVE}", [("TC013", "info", "low")]),
+        (f"{MMA}\n{COMMIT}\n{wait()}\n{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "low")]),
         (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}", []),
-        (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "info", "low")]),
+        (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "warning", "low")]),
         (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}", []),
         (f"{TWICE}{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}", []),
         (f"{TWICE}{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "low")]),
@@ -246,8 +246,8 @@ def test_fences(body: str, expected: list[tuple[str, str, str]]) -> None:
     [
         (OVERWRITTEN, True),
         # The columns are overwritten only after the arrival that follows the fence.
-        (f"{WAITING}\n{wait(8)}\n{OVERWRITES}", False),
-        (f"{wait(8)}\n{WAITING}\n{OVERWRITES}", False),
+        (f"{WAITING}\n{wait(8)}\n{AFTER}\n{OVERWRITES}", False),
+        (f"{wait(8)}\n{WAITING}\n{AFTER}\n{OVERWRITES}", False),
         # The arrival releases something else: the thread accesses no tensor memory, or other columns.
         (WAITING, False),
         (f"{WAITING}\n{OVERWRITES.replace('[%r9]', FAR)}", False),
@@ -257,6 +257,31 @@ def test_fences(body: str, expected: list[tuple[str, str, str]]) -> None:
 def test_an_arrival_needs_a_fence_for_what_it_alone_lets_start(then: str, found: bool) -> None:
     body = f"{AFTER}\n{READ}\n{ARRIVE}\n{BEFORE}\n{ARRIVE.replace('other', 'done')}"
     assert fences(body, then) == ([("TC014", "warning", "low")] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("then", "found"),
+    [
+        (f"{WAITING}\n{AFTER}\n{OVERWRITES}", False),
+        (f"{WAITING}\n{OVERWRITES}\n{AFTER}", True),
+        (f"{WAITING}\n@%p3 bra skip;\n{AFTER}\nskip: {OVERWRITES}", True),
+        # Other columns, or a load after a load.
+        (f"{WAITING}\n{OVERWRITES.replace('[%r9]', FAR)}\n{AFTER}", False),
+        (f"{WAITING}\n{READ}\n{AFTER}", False),
+        # Either mbarrier orders the two.
+        (f"{wait(8)}\n{AFTER}\n{WAITING}\n{OVERWRITES}", False),
+        (f"{WAITING}\n{AFTER}\n{wait(8)}\n{OVERWRITES}", False),
+        (f"{WAITING}\n{wait(8)}\n{OVERWRITES}\n{AFTER}", True),
+        # What is done before the wait follows nothing.
+        (f"{OVERWRITES}\n{WAITING}\n{AFTER}", False),
+    ],
+)
+def test_by_the_letter_an_operation_needs_a_fence_after_the_wait_for_a_loading_thread(
+    then: str, found: bool
+) -> None:
+    body = f"{READ}\n{BEFORE}\n{ARRIVE}\n{ARRIVE.replace('other', 'done')}"
+    assert fences(body, then) == ([("TC013", "warning", "low")] if found else [])
+    assert by_rule(lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160)), "TC013") == []
 
 
 LOOP = """

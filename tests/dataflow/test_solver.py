@@ -54,7 +54,7 @@ from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
-from tclint.analyses.tmem_transfers import TmemTransfers
+from tclint.analyses.tmem_transfers import TmemTransfers, Transfers, TransfersByLetter
 from tclint.analyses.undefined import CertainlyUndefined, MayBeUndefined
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
@@ -250,6 +250,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Tcgen05Operations: _operations,
     Outstanding: _operations,
     TmemTransfers: lambda analysis: st.integers(0, (1 << 3 * len(analysis.order)) - 1),
+    Transfers: lambda analysis: st.integers(0, (1 << 3 * len(analysis.order)) - 1),
+    TransfersByLetter: lambda analysis: st.integers(0, (1 << len(analysis.order)) - 1),
     ClusterBarrier: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30))),
     FabricSubmission: lambda analysis: st.frozensets(st.tuples(st.integers(0, 30))),
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),

@@ -579,6 +579,22 @@ def test_settings_are_part_of_what_is_known() -> None:
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
 
 
+@pytest.mark.parametrize("other", [Request(Selected(strict=True)), Request(dependent=True)])
+def test_what_only_a_setting_finds_is_not_known_from_a_run_without_it(other: Request) -> None:
+    store = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {%r8};"
+    multiply = "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;"
+    pending = f"{store}\nbar.sync 0;\ntcgen05.wait::st.sync.aligned;\n{multiply}"
+    early = "ld.global.u32 %r5, [%rd2];\ngriddepcontrol.wait;\nst.global.u32 [%rd2], %r5;"
+    setup = "mov.u32 %r0, %tid.x;\nsetp.eq.u32 %p1, %r0, 0;\nld.param.u64 %rd2, [pointer];"
+    text = module(kernel(f"{setup}\n{pending}\n{early}\nret;", directives=".reqntid 128"))
+    source, past = Source(text.encode(), "k.ptx"), IncrementalCache()
+    without = check_source(source, past=past)
+    known = check_source(source, other, past=past)
+    assert said(known) != said(without)
+    assert said(known) == said(check_source(source, other))
+    assert said(check_source(source, past=past)) == said(without)
+
+
 def test_a_run_that_was_ended_can_be_followed_by_others() -> None:
     text = module(before_the_wait("    add.f32 %f5, %f0, %f1;")).encode()
     past, stages = IncrementalCache(), 0
