@@ -27,7 +27,7 @@ from tclint.findings.verdicts import HazardClass
     metavar="NAMES",
     help="What proofs may take for granted, by default everything; none refuses every assumption.",
 )
-@click.option("--all", "every", is_flag=True, help="List every obligation, however many there are.")
+@click.option("--all", "every", is_flag=True, help="Print each obligation, also those that are proved.")
 def command(
     paths: tuple[str, ...],
     entry: tuple[str, ...],
@@ -41,14 +41,15 @@ def command(
 ) -> int:
     """Show what is proved of a kernel, and what is not.
 
-    Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the reasons why it is unknown,
-    the launches for which it is bounded, and the obligations of a proof with what discharges each, for those who want to
-    check them by hand. KERNEL is a PATH as for check.
+    Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the launches for which it is
+    bounded, the reasons why it is unknown, and the obligations that nothing is known to discharge, which are counted if they
+    differ in their lines alone. --all prints each obligation with what discharges it, for those who want to check a proof
+    by hand. KERNEL is a PATH as for check.
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
     from tclint.findings.requirements import assumptions, of_proofs
-    from tclint.inspect.verdicts import MAX_OBLIGATIONS, render_json, render_text, show
+    from tclint.inspect.verdicts import render_json, render_text, show
 
     try:
         assumed = of_proofs(assumptions(assume) if assume else None)
@@ -59,5 +60,5 @@ def command(
     if output_format == "json":
         write(render_json(shown))
     else:
-        write(render_text(shown, use_color(color), None if every else MAX_OBLIGATIONS))
+        write(render_text(shown, use_color(color), every))
     return FAILURE if any(one.problems for one in shown) else CLEAN

@@ -172,6 +172,8 @@ class Reason:
     """What is not known, in words."""
     help: str = ""
     """What would make it known, such as ``.reqntid`` or a launch file; "" if nothing is known that would."""
+    also: tuple[Span, ...] = ()
+    """The other instructions of which the same is not known, in the order in which they were found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,16 +19,25 @@ from tclint.findings.places import displayed_name, region
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
-from tclint.findings.verdicts import Assumption, HazardClass, Obligation, Status, Verdict
+from tclint.findings.verdicts import (
+    UNEXECUTED,
+    Assumption,
+    Discharge,
+    HazardClass,
+    Obligation,
+    Reason,
+    Status,
+    Verdict,
+)
 from tclint.inspect.inputs import shown
 from tclint.inspect.tables import few, printable_line, short_name
 from tclint.linting.check import check_source
 from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
-from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_words
+from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_lines
+from tclint.report.summary import count
 from tclint.syntax.source import Problem, Source
 
 __all__ = [
-    "MAX_OBLIGATIONS",
     "SCHEMA",
     "KernelVerdicts",
     "ShownVerdicts",
@@ -38,8 +48,6 @@ __all__ = [
 ]
 
 SCHEMA = 1
-MAX_OBLIGATIONS = 20
-"""Obligations of one class that the text lists unless all are wanted; those that are open come first."""
 _COLORS = {Status.VIOLATED: RED, Status.UNKNOWN: YELLOW, Status.BOUNDED: BLUE, Status.PROVED: BOLD}
 
 
@@ -106,16 +114,17 @@ def read(
 # ---------------------------------------------------------------- text
 
 
-def render_text(
-    shown: Iterable[ShownVerdicts], color: bool = False, most: int | None = MAX_OBLIGATIONS
-) -> str:
-    """Each kernel with its classes, and below each the reasons, launches, and at most *most* obligations; None: all."""
+def render_text(shown: Iterable[ShownVerdicts], color: bool = False, every: bool = False) -> str:
+    """Each kernel with its classes, and below each the launches, the reasons, and the obligations that are open.
+
+    Those that differ in their places alone are one, with the first places. With *every*, each obligation has a line.
+    """
     style = Style(color)
-    blocks = [block for one in shown for block in _blocks(one, style, most)]
+    blocks = [block for one in shown for block in _blocks(one, style, every)]
     return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
 
 
-def _blocks(one: ShownVerdicts, style: Style, most: int | None) -> Iterator[list[str]]:
+def _blocks(one: ShownVerdicts, style: Style, every: bool) -> Iterator[list[str]]:
     report = one.report
     where = displayed_name(report)
     for problem in report.problems:
@@ -124,20 +133,71 @@ def _blocks(one: ShownVerdicts, style: Style, most: int | None) -> Iterator[list
     for kernel in one.kernels:
         lines = [f"{style(BOLD, f'kernel {short_name(kernel.name)}')}  {where}"]
         for verdict in kernel.verdicts:
-            lines += _lines(report, verdict, style, most)
+            lines += _lines(report, verdict, style, every)
+        lines += _executable(kernel)
         yield lines if kernel.verdicts else [*lines, "  uses no such class"]
 
 
-def _lines(report: FileReport, verdict: Verdict, style: Style, most: int | None) -> Iterator[str]:
+def _executable(kernel: KernelVerdicts) -> Iterator[str]:
+    """What an execution would bound of what is unknown."""
+    open_ = [v.hazard for v in kernel.verdicts if v.status is Status.UNKNOWN and v.hazard not in UNEXECUTED]
+    if open_:
+        yield f"  for one launch, check --verdict --execute may bound {', '.join(h.value for h in open_)}"
+
+
+def _lines(report: FileReport, verdict: Verdict, style: Style, every: bool) -> Iterator[str]:
     status = style(_COLORS[verdict.status], verdict.status.value)
     known = details(report, verdict) if verdict.status in (Status.VIOLATED, Status.PROVED) else ""
-    yield f"  {verdict.hazard.value}: {status}{known}"
-    yield from (f"    {reason_words(report, reason)}" for reason in verdict.reasons)
+    yield f"  {verdict.hazard.value}: {status}{known}{_counted(verdict)}"
     yield from (f"    {launch}" for launch in verdict.launches)
-    obligations = sorted(verdict.obligations, key=lambda one: one.discharge is not None)
-    yield from (f"    {_words(report, one)}" for one in obligations[:most])
-    if most is not None and len(obligations) > most:
-        yield f"    and {len(obligations) - most} more obligations; --all lists them"
+    if every:
+        yield from (f"    {_reason(report, reason, every)}" for reason in verdict.reasons)
+        obligations = sorted(verdict.obligations, key=lambda one: one.discharge is not None)
+        yield from (f"    {_words(report, one)}" for one in obligations)
+    elif verdict.status is not Status.BOUNDED:
+        yield from (f"    {line}" for line in _open(report, verdict))
+
+
+def _counted(verdict: Verdict) -> str:
+    """``; 5 obligations: 2 not shown, 3 wait``: how many are open, and how many are discharged by what."""
+    found = Counter(one.discharge for one in verdict.obligations)
+    words = [f"{found[None]} not shown"] * (found[None] > 0)
+    words += [f"{found[each]} {each.value}" for each in Discharge if found[each]]
+    return f"; {count(found.total(), 'obligation')}: {', '.join(words)}" if words else ""
+
+
+def _open(report: FileReport, verdict: Verdict) -> Iterator[str]:
+    """The obligations that are open, once if they differ in their places alone, after the reasons that they do not state."""
+    groups: dict[tuple[str, str], list[Obligation]] = {}
+    for one in verdict.obligations:
+        if one.discharge is None:
+            groups.setdefault((one.what, one.why), []).append(one)
+    stated = {why for _, why in groups}
+    yield from (_reason(report, reason) for reason in verdict.reasons if reason.what not in stated)
+    for (what, why), found in groups.items():
+        yield f"not shown{f' {len(found)} times' if len(found) > 1 else ''}: {what}"
+        yield f"  {_places(report, found)}: {why}"
+        yield from (f"  {reason.help}" for reason in verdict.reasons if reason.what == why and reason.help)
+
+
+def _reason(report: FileReport, reason: Reason, every: bool = False) -> str:
+    """``lines 12, 14: what is not known; what would make it known``; all lines if *every* one is wanted."""
+    lines = reason_lines(report, reason)
+    at = f"{_named_lines(lines, every)}: " if lines else ""
+    return f"{at}{reason.what}{f'; {reason.help}' if reason.help else ''}"
+
+
+def _places(report: FileReport, obligations: Sequence[Obligation]) -> str:
+    """``lines 40, 44, for line 52``: the operations, and what each of some of them must precede."""
+    uses = dict.fromkeys(_line(report, one.use) for one in obligations if one.use is not None)
+    at = _named_lines(dict.fromkeys(_line(report, one.operation) for one in obligations))
+    return f"{at}, for {_named_lines(uses)}" if uses else at
+
+
+def _named_lines(lines: Collection[int], every: bool = False) -> str:
+    """``line 4``, ``lines 4, 6``, or the first ones and how many more there are; all if *every* one is wanted."""
+    numbers = [str(line) for line in sorted(lines)]
+    return f"line{'s' * (len(numbers) != 1)} {', '.join(numbers) if every else few(numbers)}"
 
 
 def _words(report: FileReport, one: Obligation) -> str:

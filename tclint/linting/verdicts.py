@@ -23,10 +23,9 @@ from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, 
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
 from tclint.replay.bounds import mbarriers
-from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
 from tclint.verdicts.invalidation import Invalidations
-from tclint.verdicts.outcome import ordered
+from tclint.verdicts.outcome import merged, ordered
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
@@ -137,7 +136,9 @@ class Judge:
     def _doubt(self, rule: Rule, hit: Hit) -> Reason:
         """Why a hit does not violate the classes of its rule; "" if it does."""
         if (hit.confidence or rule.confidence) < self._request.selected.min_confidence:
-            return Reason(None, f"a low-confidence finding of {rule.id} may be right", "--pedantic shows it")
+            return Reason(
+                None, f"a low-confidence finding of {rule.id} may be right", "check --pedantic shows it"
+            )
         if hit.condition:
             return Reason(None, f"{rule.id} reports a fault that occurs if {hit.condition}")
         if hit.severity_if(rule, self._request.selected.strict) is Severity.INFO:
@@ -160,7 +161,7 @@ def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]
             reasons=(),
             assumptions=ordered(ends.assumed) if ends is not None else (),
         )
-    return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
+    return replace(verdict, reasons=merged((*reasons, *verdict.reasons)))
 
 
 def _by_execution(
@@ -174,7 +175,7 @@ def _by_execution(
     if not missed:
         return replace(verdict, status=Status.BOUNDED, launches=executed.launches, reasons=())
     reason = Reason(missed[0], "no launch that was executed reaches it", "a launch file that does")
-    return replace(verdict, reasons=(*verdict.reasons[: MAX_REASONS - 1], reason))
+    return replace(verdict, reasons=merged((*verdict.reasons, reason)))
 
 
 def _judged(
@@ -193,9 +194,7 @@ def _judged(
         elif each.value in doubtful:
             reasons = [reason for _, reason in sorted(doubtful[each.value].items())]
             reasons += verdict.reasons if verdict is not None else ()
-            made.append(
-                Verdict(kernel, each, Status.UNKNOWN, obligations, reasons=tuple(reasons[:MAX_REASONS]))
-            )
+            made.append(Verdict(kernel, each, Status.UNKNOWN, obligations, reasons=merged(reasons)))
         elif verdict is not None:
             made.append(verdict)
     return tuple(made)

@@ -36,7 +36,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.spans import Span, span
-from tclint.findings.verdicts import UNEXECUTED, Assumption, HazardClass, Reason, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
     COPY_GROUPS,
@@ -48,7 +48,7 @@ from tclint.verdicts.completion import (
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
-from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
@@ -56,12 +56,6 @@ from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
 
 __all__ = ["verdicts"]
-
-MAX_REASONS = 5
-"""The reasons that a verdict names."""
-
-_EXECUTE = "--execute with a launch file bounds the class"
-"""What makes a class known for some launches, if nothing in the kernel would."""
 
 Prover = Callable[[KernelModel, frozenset[Assumption]], Outcome]
 
@@ -115,15 +109,15 @@ def _prove(
         what = (
             f"the class applies to instructions of {model.instruction(inside).callee}, which is not inlined"
         )
-        return _explained(Outcome(reasons=(Reason(span(model.function, inside), what),)), hazard, first)
+        return _located(Outcome(reasons=(Reason(span(model.function, inside), what),)), first)
     prover = _PROVERS.get(hazard)
     if prover is None:
-        return _explained(Outcome(reasons=(Reason(None, "no proof covers this class"),)), hazard, first)
+        return _located(Outcome(reasons=(Reason(None, "no proof covers this class"),)), first)
     try:
-        return _explained(_tried(model, hazard, prover(model, assume)), hazard, first)
+        return _located(_tried(model, hazard, prover(model, assume)), first)
     except LimitExceeded as error:
         failed = Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
-        return _explained(failed, hazard, first)
+        return _located(failed, first)
 
 
 def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome:
@@ -134,20 +128,16 @@ def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome
     return outcome if reason is None else replace(outcome, reasons=(reason,))
 
 
-def _explained(outcome: Outcome, hazard: HazardClass, first: Span | None) -> Outcome:
-    """*outcome* with a location for each reason, and with what would make the class known at least for some launches."""
-    help = "" if hazard in UNEXECUTED else _EXECUTE
-    reasons = (replace(r, at=r.at or first, help=r.help or help) for r in outcome.reasons)
-    return replace(outcome, reasons=tuple(reasons))
+def _located(outcome: Outcome, first: Span | None) -> Outcome:
+    """*outcome* with a location for each reason: by default *first*, the first instruction that uses the class."""
+    return replace(outcome, reasons=tuple(replace(r, at=r.at or first) for r in outcome.reasons))
 
 
 def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], outcome: Outcome) -> Verdict:
     if hazard in violated:
         return Verdict(name, hazard, Status.VIOLATED, outcome.obligations)
     if outcome.reasons:
-        return Verdict(
-            name, hazard, Status.UNKNOWN, outcome.obligations, reasons=outcome.reasons[:MAX_REASONS]
-        )
+        return Verdict(name, hazard, Status.UNKNOWN, outcome.obligations, reasons=merged(outcome.reasons))
     return Verdict(name, hazard, Status.PROVED, outcome.obligations, ordered(outcome.assumptions))
 
 

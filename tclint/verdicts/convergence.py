@@ -46,11 +46,11 @@ _BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
 _INDEX_NODES = COMPUTED | {Constant, SpecialRead, Broadcast}
 """The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
-_WHAT = {
-    Level.CLUSTER: "all threads of the cluster execute it together",
-    Level.CTA: "all threads of the CTA execute it together",
-    Level.WARPGROUP: "all threads of the warpgroup execute it together",
-    Level.WARP: "all threads of the warp execute it together",
+_GROUP = {
+    Level.CLUSTER: "the cluster",
+    Level.CTA: "the CTA",
+    Level.WARPGROUP: "the warpgroup",
+    Level.WARP: "the warp",
 }
 
 _HELP = {
@@ -112,7 +112,13 @@ class Convergence:
             if why:
                 reasons.append(self._reason(each, why))
             obligations.append(
-                Obligation(at, None, _WHAT[each.level], None if why else Discharge.UNIFORM, why=why)
+                Obligation(
+                    at,
+                    None,
+                    f"all threads of {_GROUP[each.level]} execute it together",
+                    None if why else Discharge.UNIFORM,
+                    why=why,
+                )
             )
         reasons += self._leaving_calls()
         if not reasons:
@@ -131,10 +137,7 @@ class Convergence:
             return Reason(span(self.function, at), why, _HELP.get(why, ""))
         guard = self.function.instructions[at].guard
         condition = origin(self.model, self.values.before(guard, at)) if guard >= 0 else "an index in a table"
-        what = (
-            f"whether {self.model.name(of.site)} executes depends on this branch, "
-            f"which may differ between the threads that it needs, since it depends on {condition}"
-        )
+        what = f"the threads of {_GROUP[of.level]} may part at this branch, since it depends on {condition}"
         unshaped = condition == "the thread index" and self.function.threads is None
         return Reason(
             span(self.function, at), what, "state the shape of the CTA with .reqntid" if unshaped else ""
