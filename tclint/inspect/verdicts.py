@@ -14,6 +14,7 @@ from typing import Any
 from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint.driver.one import Input
+from tclint.findings.facts import Fact
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
 from tclint.findings.requirements import ALL_ASSUMPTIONS
@@ -30,7 +31,8 @@ from tclint.findings.verdicts import (
     Verdict,
 )
 from tclint.inspect.inputs import shown
-from tclint.inspect.tables import few, printable_line, short_name
+from tclint.inspect.tables import columns, few, printable_line, short_name
+from tclint.inspect.what_if import Supposed, WhatIf, supposing
 from tclint.linting.check import check_source
 from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
 from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_lines
@@ -57,6 +59,8 @@ class KernelVerdicts:
 
     name: str
     verdicts: tuple[Verdict, ...]
+    then: Supposed | None = None
+    """What would be known in the launches that are supposed; None if none are, or the kernel cannot be launched so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class ShownVerdicts:
 
     report: FileReport
     kernels: tuple[KernelVerdicts, ...] = ()
+    supposing: bool = False
+    """Whether launches are supposed."""
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -82,12 +88,13 @@ def show(
     *,
     assume: frozenset[Assumption],
     hazards: Collection[HazardClass] = (),
+    what_if: WhatIf | None = None,
 ) -> ShownVerdicts:
     """What is shown of one input: the verdicts on *hazards*, by default on all classes that a kernel uses.
 
     Every error becomes a problem, unless ``TCLINT_DEBUG`` is set.
     """
-    return shown(item, entry, partial(read, assume=assume, hazards=hazards), _failed)
+    return shown(item, entry, partial(read, assume=assume, hazards=hazards, what_if=what_if), _failed)
 
 
 def _failed(path: str, member: str | None, why: Problem) -> ShownVerdicts:
@@ -100,15 +107,27 @@ def read(
     *,
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
     hazards: Collection[HazardClass] = (),
+    what_if: WhatIf | None = None,
 ) -> ShownVerdicts:
     """The verdicts on the kernels in *source*, or on those that match a pattern in *entry*; all rules are checked that
-    are on by default."""
-    report = check_source(source, Request(Selected(entry=entry), assume=assume))
-    kernels = (
-        KernelVerdicts(name, tuple(v for v in verdicts if not hazards or v.hazard in hazards))
+    are on by default.
+
+    With *what_if* also those in the launches that it describes; without, what would prove a class that is unknown.
+    """
+    alone = what_if is not None and what_if.launches is not None
+    fact = Fact() if what_if is None else None if alone else what_if.fact
+    request = Request(Selected(entry=entry), assume=assume, what_if=fact)
+    report = check_source(source, request)
+    then = {} if what_if is None else supposing(source, request, report, what_if)
+    kernels = [
+        KernelVerdicts(
+            name,
+            tuple(v for v in verdicts if not hazards or v.hazard in hazards),
+            then.get(name) if what_if is not None else None,
+        )
         for name, verdicts in by_kernel(report)
-    )
-    return ShownVerdicts(report, tuple(kernels))
+    ]
+    return ShownVerdicts(report, tuple(kernels), what_if is not None)
 
 
 # ---------------------------------------------------------------- text
@@ -132,14 +151,37 @@ def _blocks(one: ShownVerdicts, style: Style, every: bool) -> Iterator[list[str]
         yield [f"{style(RED, 'error')}: {at}: {problem.message}"]
     for kernel in one.kernels:
         lines = [f"{style(BOLD, f'kernel {short_name(kernel.name)}')}  {where}"]
+        if one.supposing:
+            yield [*lines, *_compared(report, kernel)]
+            continue
         for verdict in kernel.verdicts:
             lines += _lines(report, verdict, style, every)
-        lines += _executable(kernel)
+        lines += _undecided(kernel)
         yield lines if kernel.verdicts else [*lines, "  uses no such class"]
 
 
-def _executable(kernel: KernelVerdicts) -> Iterator[str]:
-    """What an execution would bound of what is unknown."""
+def _compared(report: FileReport, kernel: KernelVerdicts) -> Iterator[str]:
+    """A table of what is known of each class, and of what would be known in the launches that are supposed."""
+    if kernel.then is None:
+        yield "  no launch of it is like that"
+        return
+    yield f"  with {kernel.then.fact}"
+    then = {verdict.hazard: verdict for verdict in kernel.then.verdicts}
+    rows = [("  class", "now", "with it")]
+    for now in kernel.verdicts:
+        known = then.get(now.hazard, now)
+        words = details(report, known) if known.status is not Status.UNKNOWN else ""
+        rows.append((f"  {now.hazard.value}", now.status.value, f"{known.status.value}{words}"))
+    yield from columns(rows)
+
+
+def _undecided(kernel: KernelVerdicts) -> Iterator[str]:
+    """Of what is unknown: what no fact that was tried decides, and what an execution would bound."""
+    left = [v for v in kernel.verdicts if v.decided is not None and not v.decided.fact]
+    tried = dict.fromkeys(fact for v in left if v.decided is not None for fact in v.decided.tried)
+    if tried:
+        names = ", ".join(v.hazard.value for v in left)
+        yield f"  of {count(len(tried), 'fact')} about its launches, none proves {names}"
     open_ = [v.hazard for v in kernel.verdicts if v.status is Status.UNKNOWN and v.hazard not in UNEXECUTED]
     if open_:
         yield f"  for one launch, check --verdict --execute may bound {', '.join(h.value for h in open_)}"
@@ -150,6 +192,9 @@ def _lines(report: FileReport, verdict: Verdict, style: Style, every: bool) -> I
     known = details(report, verdict) if verdict.status in (Status.VIOLATED, Status.PROVED) else ""
     yield f"  {verdict.hazard.value}: {status}{known}{_counted(verdict)}"
     yield from (f"    {launch}" for launch in verdict.launches)
+    if verdict.decided is not None and verdict.decided.fact:
+        assumed = ", ".join(assumption.value for assumption in verdict.decided.assumptions)
+        yield f"    proved with {verdict.decided.fact}{f' (assuming {assumed})' if assumed else ''}"
     if every:
         yield from (f"    {_reason(report, reason, every)}" for reason in verdict.reasons)
         obligations = sorted(verdict.obligations, key=lambda one: one.discharge is not None)
@@ -232,10 +277,25 @@ def _file(one: ShownVerdicts) -> dict[str, Any]:
         "status": report.status,
         "problems": [{"line": problem.line, "message": problem.message} for problem in report.problems],
         "kernels": [
-            {"name": kernel.name, "verdicts": [_verdict(report, verdict) for verdict in kernel.verdicts]}
+            {
+                "name": kernel.name,
+                "verdicts": [_verdict(report, verdict) for verdict in kernel.verdicts],
+                **_then(one, kernel),
+            }
             for kernel in one.kernels
         ],
     }
+
+
+def _then(one: ShownVerdicts, kernel: KernelVerdicts) -> dict[str, Any]:
+    """What would be known in the launches that are supposed; null if the kernel is not launched so."""
+    if not one.supposing:
+        return {}
+    if kernel.then is None:
+        return {"what_if": None}
+    wanted = {verdict.hazard for verdict in kernel.verdicts}
+    known = [_verdict(one.report, verdict) for verdict in kernel.then.verdicts if verdict.hazard in wanted]
+    return {"what_if": {"fact": kernel.then.fact, "verdicts": known}}
 
 
 def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
@@ -245,6 +305,8 @@ def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
         "rules": list(verdict.rules),
         "assumptions": [assumption.value for assumption in verdict.assumptions],
         "launches": list(verdict.launches),
+        "decided_by": verdict.decided.fact or None if verdict.decided is not None else None,
+        "tried": list(verdict.decided.tried) if verdict.decided is not None else [],
         "reasons": [reason_fields(report, reason) for reason in verdict.reasons],
         "obligations": [_obligation(report, one) for one in verdict.obligations],
     }

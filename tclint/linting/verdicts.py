@@ -9,19 +9,21 @@ or bounded either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
+from tclint.findings.facts import Fact
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Request
 from tclint.findings.spans import Span, span
-from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
+from tclint.findings.verdicts import Assumption, Decided, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
+from tclint.linting.facts import candidates, under
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import verdicts as proved
 from tclint.verdicts.invalidation import Invalidations
@@ -29,6 +31,12 @@ from tclint.verdicts.outcome import merged, ordered
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
+
+MAX_WORK = 6_000
+"""Instructions that are judged in search of a fact: those of the kernel, once for each fact that is tried."""
+_EVERYTHING = "every assumption"
+_UNPROVABLE = frozenset((HazardClass.MBARRIER, HazardClass.AVAILABILITY))
+"""The class that nothing proves, and the one that no launch decides."""
 
 _Rules = dict[str, Reason]
 """Rule -> the location of its first hit, and why it leaves a class open; "" if it violates the class."""
@@ -62,6 +70,9 @@ class Judge:
         """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
         if model.function.entry:
             shown = proved(model, (), self._assume)
+            if self._request.what_if is not None:
+                known = _decided(model, shown, self._assume, self._request.what_if)
+                shown = tuple(replace(verdict, decided=known.get(verdict.hazard)) for verdict in shown)
             self._seen[model.function.start] = tuple(
                 _bounded(model, verdict, self._assume) for verdict in shown
             )
@@ -144,6 +155,44 @@ class Judge:
         if hit.severity_if(rule, self._request.selected.strict) is Severity.INFO:
             return Reason(None, f"a note of {rule.id} applies to it")
         return Reason(None, "")
+
+
+def _decided(
+    model: KernelModel, shown: Sequence[Verdict], assume: frozenset[Assumption], what_if: Fact
+) -> dict[HazardClass, Decided]:
+    """What is known of each class that is unknown and that a proof could cover if a fact is true.
+
+    The fact is *what_if*, or the first one of some that proves the class if *what_if* states nothing. None is searched for
+    where a prover lists no obligations, since it then lacks more than a number. Where the code of the kernel is not
+    understood as a whole, no fact is tried.
+    """
+    given = what_if != Fact()
+    open_ = (v.hazard for v in shown if v.status is Status.UNKNOWN and (given or v.obligations))
+    left = set(open_) - _UNPROVABLE
+    if not left or next(gaps(model), None) is not None:
+        return {}
+    work, tried, found = 0, list[str](), dict[HazardClass, Decided]()
+    for fact in (what_if,) if given else candidates(model.function, assume):
+        function = under(model.function, fact)
+        work += len(model.function.instructions)
+        if function is None or not left or (work > MAX_WORK and not given):
+            break
+        tried.append(str(fact) if given or not fact.assume else _EVERYTHING)
+        for verdict in _proofs(model, function, assume | fact.assume, left):
+            needed = replace(fact, assume=fact.assume.intersection(verdict.assumptions))
+            found[verdict.hazard] = Decided(str(needed), verdict.assumptions)
+        left -= found.keys()
+    return found | {hazard: Decided("", tried=tuple(tried)) for hazard in left}
+
+
+def _proofs(
+    model: KernelModel, function: Function, assume: frozenset[Assumption], classes: Collection[HazardClass]
+) -> list[Verdict]:
+    """The proofs of *classes* for *function*, which is that of *model* with a fact."""
+    trial = KernelModel(function, model.module, model.toolkit, model.pause)
+    proofs = [v for v in proved(trial, assume=assume, only=classes) if v.status is Status.PROVED]
+    trial.release()
+    return proofs
 
 
 def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]) -> Verdict:

@@ -444,6 +444,4 @@ class Completion:
         """What would make it known."""
         if need.what == "fence":
             return "execute a wgmma.fence after the last access on every path"
-        wait = f"execute {self.instructions[need.operation].group.words.wait} before it on every path"
-        shaped = need.what not in ("bytes", "source") or self.model.function.threads is not None
-        return wait if shaped else f"state the shape of the CTA with .reqntid, or {wait}"
+        return f"execute {self.instructions[need.operation].group.words.wait} before it on every path"

@@ -57,7 +57,6 @@ _HELP = {
     "its membermask is not known to be that of a whole warp": "name all lanes of the warp by a constant",
     "the CTA has an incomplete warp": "state whole warps with .reqntid",
     "the CTA is not known to consist of whole warpgroups": "state a multiple of 128 threads with .reqntid",
-    "how many threads it counts of the CTA is not known": "state the shape of the CTA with .reqntid",
     "the number of its barrier is unknown": "name the barrier by a constant",
 }
 """What would make it known that threads execute an instruction together."""
@@ -138,10 +137,7 @@ class Convergence:
         guard = self.function.instructions[at].guard
         condition = origin(self.model, self.values.before(guard, at)) if guard >= 0 else "an index in a table"
         what = f"the threads of {_GROUP[of.level]} may part at this branch, since it depends on {condition}"
-        unshaped = condition == "the thread index" and self.function.threads is None
-        return Reason(
-            span(self.function, at), what, "state the shape of the CTA with .reqntid" if unshaped else ""
-        )
+        return Reason(span(self.function, at), what)
 
     def _missing(self) -> Iterator[tuple[int, str]]:
         """The collective instructions that some of the threads may not execute, or not at the same time, and why."""
