@@ -144,6 +144,8 @@ class Request:
     what_if: Fact | None = None
     """The fact with which unknown classes are judged as well, an empty one for some that might decide them; None: that is not
     asked. It needs :attr:`assume`."""
+    bounded: bool = False
+    """Whether kernels are no longer checked once the budget of the verdicts is spent: nothing but these is wanted."""
     judged: Judged | None = None
     """What ptxas makes of the text, and the budget for it; None: that is not asked."""
 

@@ -116,7 +116,7 @@ def read(
     """
     alone = what_if is not None and what_if.launches is not None
     fact = Fact() if what_if is None else None if alone else what_if.fact
-    request = Request(Selected(entry=entry), assume=assume, what_if=fact)
+    request = Request(Selected(entry=entry), assume=assume, what_if=fact, bounded=True)
     report = check_source(source, request)
     then = {} if what_if is None else supposing(source, request, report, what_if)
     kernels = [

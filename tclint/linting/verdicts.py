@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tclint.analyses.budget import Budget
 from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
@@ -33,7 +34,7 @@ from tclint.verdicts.uses import events
 __all__ = ["Judge"]
 
 MAX_WORK = 6_000
-"""Instructions that are judged in search of a fact: those of the kernel, once for each fact that is tried."""
+"""Instructions that are judged in search of facts for one file: those of a kernel, once for each fact that is tried."""
 _EVERYTHING = "every assumption"
 _UNPROVABLE = frozenset((HazardClass.MBARRIER, HazardClass.AVAILABILITY))
 """The class that nothing proves, and the one that no launch decides."""
@@ -54,8 +55,12 @@ class Judge:
         request: Request,
         found: Sequence[tuple[Function | None, Hit]],
         pause: Callable[[], None],
+        budget: Budget,
     ) -> None:
         self._module, self._request, self._pause = module, request, pause
+        self._budget = budget
+        self._work = 0
+        """Instructions that were judged in search of facts."""
         self._assume = request.assume or frozenset[Assumption]()
         self._found = found
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
@@ -69,14 +74,54 @@ class Judge:
     def see(self, model: KernelModel) -> None:
         """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
         if model.function.entry:
-            shown = proved(model, (), self._assume)
+            shown = proved(model, (), self._assume, pause=self._budget)
             if self._request.what_if is not None:
-                known = _decided(model, shown, self._assume, self._request.what_if)
+                known = self._decided(model, shown, self._request.what_if)
                 shown = tuple(replace(verdict, decided=known.get(verdict.hazard)) for verdict in shown)
             self._seen[model.function.start] = tuple(
                 _bounded(model, verdict, self._assume) for verdict in shown
             )
             self._events[model.function.start] = events(model)
+
+    def _decided(
+        self, model: KernelModel, shown: Sequence[Verdict], what_if: Fact
+    ) -> dict[HazardClass, Decided]:
+        """What is known of each class that is unknown and that a proof could cover if a fact is true.
+
+        The fact is *what_if*, or the first one of some that proves the class if *what_if* states nothing. None is searched
+        for where a prover lists no obligations, since it then lacks more than a number. Where the code of the kernel is not
+        understood as a whole, no fact is tried.
+        """
+        given = what_if != Fact()
+        open_ = (v.hazard for v in shown if v.status is Status.UNKNOWN and (given or v.obligations))
+        left = set(open_) - _UNPROVABLE
+        if not left or next(gaps(model), None) is not None:
+            return {}
+        tried, found = list[str](), dict[HazardClass, Decided]()
+        for fact in (what_if,) if given else candidates(model.function, self._assume):
+            function = under(model.function, fact)
+            if function is None or not left or not (given or self._affords(function)):
+                break
+            tried.append(str(fact) if given or not fact.assume else _EVERYTHING)
+            for verdict in self._proofs(function, self._assume | fact.assume, left):
+                needed = replace(fact, assume=fact.assume.intersection(verdict.assumptions))
+                found[verdict.hazard] = Decided(str(needed), verdict.assumptions)
+            left -= found.keys()
+        return found | {hazard: Decided("", tried=tuple(tried)) for hazard in left}
+
+    def _affords(self, function: Function) -> bool:
+        """Whether a kernel can be judged once more in search of a fact, which is then counted."""
+        self._work += len(function.instructions)
+        return self._work <= MAX_WORK
+
+    def _proofs(
+        self, function: Function, assume: frozenset[Assumption], classes: Collection[HazardClass]
+    ) -> list[Verdict]:
+        """The proofs of *classes* for *function*, which states a fact."""
+        trial = KernelModel(function, self._module, self._request.toolkit, self._budget)
+        found = proved(trial, assume=assume, only=classes)
+        trial.release()
+        return [verdict for verdict in found if verdict.status is Status.PROVED]
 
     def add(
         self,
@@ -155,44 +200,6 @@ class Judge:
         if hit.severity_if(rule, self._request.selected.strict) is Severity.INFO:
             return Reason(None, f"a note of {rule.id} applies to it")
         return Reason(None, "")
-
-
-def _decided(
-    model: KernelModel, shown: Sequence[Verdict], assume: frozenset[Assumption], what_if: Fact
-) -> dict[HazardClass, Decided]:
-    """What is known of each class that is unknown and that a proof could cover if a fact is true.
-
-    The fact is *what_if*, or the first one of some that proves the class if *what_if* states nothing. None is searched for
-    where a prover lists no obligations, since it then lacks more than a number. Where the code of the kernel is not
-    understood as a whole, no fact is tried.
-    """
-    given = what_if != Fact()
-    open_ = (v.hazard for v in shown if v.status is Status.UNKNOWN and (given or v.obligations))
-    left = set(open_) - _UNPROVABLE
-    if not left or next(gaps(model), None) is not None:
-        return {}
-    work, tried, found = 0, list[str](), dict[HazardClass, Decided]()
-    for fact in (what_if,) if given else candidates(model.function, assume):
-        function = under(model.function, fact)
-        work += len(model.function.instructions)
-        if function is None or not left or (work > MAX_WORK and not given):
-            break
-        tried.append(str(fact) if given or not fact.assume else _EVERYTHING)
-        for verdict in _proofs(model, function, assume | fact.assume, left):
-            needed = replace(fact, assume=fact.assume.intersection(verdict.assumptions))
-            found[verdict.hazard] = Decided(str(needed), verdict.assumptions)
-        left -= found.keys()
-    return found | {hazard: Decided("", tried=tuple(tried)) for hazard in left}
-
-
-def _proofs(
-    model: KernelModel, function: Function, assume: frozenset[Assumption], classes: Collection[HazardClass]
-) -> list[Verdict]:
-    """The proofs of *classes* for *function*, which is that of *model* with a fact."""
-    trial = KernelModel(function, model.module, model.toolkit, model.pause)
-    proofs = [v for v in proved(trial, assume=assume, only=classes) if v.status is Status.PROVED]
-    trial.release()
-    return proofs
 
 
 def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]) -> Verdict:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from tclint.analyses.budget import Spent
 from tclint.analyses.gaps import damage, gaps
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
@@ -65,11 +66,13 @@ def verdicts(
     violated: Collection[HazardClass] = (),
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
     only: Collection[HazardClass] = tuple(HazardClass),
+    pause: Callable[[], None] | None = None,
 ) -> tuple[Verdict, ...]:
     """What is known of each class of hazards that the kernel of *model* uses, in the order of the classes.
 
     *violated* are the classes of which a finding is reported, *assume* what a proof may take for granted, and *only* the
-    classes that are asked for. The verdicts do not depend on what *model* was asked before.
+    classes that are asked for. The verdicts do not depend on what *model* was asked before. *pause* is called instead of the
+    hook of *model*; where it raises :class:`~tclint.analyses.budget.Spent`, what is left is unknown.
     """
     function = model.function
     if function.damaged:
@@ -78,9 +81,12 @@ def verdicts(
                 function.name, HazardClass.AVAILABILITY, violated, Outcome(reasons=tuple(damage(function)))
             ),
         )
-    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
-    unknown = tuple(gaps(fresh))
-    uses = {**events(fresh), HazardClass.AVAILABILITY: frozenset[int]()}
+    fresh = KernelModel(function, model.module, model.toolkit, pause or model.pause, strict=True)
+    try:
+        unknown, used = tuple(gaps(fresh)), events(fresh)
+    except Spent as spent:
+        unknown, used = (_spent(spent),), dict.fromkeys(HazardClass, frozenset[int]())
+    uses = {**used, HazardClass.AVAILABILITY: frozenset[int]()}
     found = tuple(
         _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, sites))
         for hazard, sites in uses.items()
@@ -114,10 +120,17 @@ def _prove(
     if prover is None:
         return _located(Outcome(reasons=(Reason(None, "no proof covers this class"),)), first)
     try:
+        model.pause()  # a model whose hook has raised is asked nothing
         return _located(_tried(model, hazard, prover(model, assume)), first)
+    except Spent as spent:
+        return _located(Outcome(reasons=(_spent(spent),)), first)
     except LimitExceeded as error:
         failed = Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
         return _located(failed, first)
+
+
+def _spent(spent: Spent) -> Reason:
+    return Reason(None, f"the budget was spent: {spent}", "judge kernels one by one, with --entry")
 
 
 def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome:

@@ -263,6 +263,7 @@ class Completion:
 
     def _discharge(self, need: ProofObligation, *, cheap: bool = False) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
+        self.model.pause()
         if need.what == "fence":
             return Discharge.WAIT if self._fenced_at(need.use) else None
         if self._waited(need):

@@ -198,6 +198,7 @@ class SharedOrder:
 
     def _discharge(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, no addresses are compared."""
+        self.model.pause()
         if walk.separated(pair):
             return Discharge.BARRIER
         if walk.both_atomic(pair):
