@@ -123,7 +123,7 @@ def read(
         KernelVerdicts(
             name,
             tuple(v for v in verdicts if not hazards or v.hazard in hazards),
-            then.get(name) if what_if is not None else None,
+            then.get(name),
         )
         for name, verdicts in by_kernel(report)
     ]
@@ -154,8 +154,12 @@ def _blocks(one: ShownVerdicts, style: Style, every: bool) -> Iterator[list[str]
         if one.supposing:
             yield [*lines, *_compared(report, kernel)]
             continue
+        alike: dict[tuple[str, ...], list[str]] = {}
         for verdict in kernel.verdicts:
-            lines += _lines(report, verdict, style, every)
+            alike.setdefault(tuple(_lines(report, verdict, style, every)), []).append(verdict.hazard.value)
+        for (known, *below), names in alike.items():
+            lines += [f"  {name}: {known}" for name in ([", ".join(names)] if below else names)]
+            lines += below
         lines += _undecided(kernel)
         yield lines if kernel.verdicts else [*lines, "  uses no such class"]
 
@@ -188,9 +192,10 @@ def _undecided(kernel: KernelVerdicts) -> Iterator[str]:
 
 
 def _lines(report: FileReport, verdict: Verdict, style: Style, every: bool) -> Iterator[str]:
+    """What is known of a class, and the lines below it."""
     status = style(_COLORS[verdict.status], verdict.status.value)
     known = details(report, verdict) if verdict.status in (Status.VIOLATED, Status.PROVED) else ""
-    yield f"  {verdict.hazard.value}: {status}{known}{_counted(verdict)}"
+    yield f"{status}{known}{_counted(verdict)}"
     yield from (f"    {launch}" for launch in verdict.launches)
     if verdict.decided is not None and verdict.decided.fact:
         assumed = ", ".join(assumption.value for assumption in verdict.decided.assumptions)

@@ -26,6 +26,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
 from tclint.linting.facts import candidates, under
 from tclint.replay.bounds import mbarriers
+from tclint.verdicts import PROVABLE
 from tclint.verdicts import verdicts as proved
 from tclint.verdicts.invalidation import Invalidations
 from tclint.verdicts.outcome import merged, ordered
@@ -36,8 +37,8 @@ __all__ = ["Judge"]
 MAX_WORK = 6_000
 """Instructions that are judged in search of facts for one file: those of a kernel, once for each fact that is tried."""
 _EVERYTHING = "every assumption"
-_UNPROVABLE = frozenset((HazardClass.MBARRIER, HazardClass.AVAILABILITY))
-"""The class that nothing proves, and the one that no launch decides."""
+_OF_LAUNCHES = PROVABLE - {HazardClass.AVAILABILITY}
+"""The classes that a proof covers and that a launch may decide."""
 
 _Rules = dict[str, Reason]
 """Rule -> the location of its first hit, and why it leaves a class open; "" if it violates the class."""
@@ -94,7 +95,7 @@ class Judge:
         """
         given = what_if != Fact()
         open_ = (v.hazard for v in shown if v.status is Status.UNKNOWN and (given or v.obligations))
-        left = set(open_) - _UNPROVABLE
+        left = set(open_) & _OF_LAUNCHES
         if not left or next(gaps(model), None) is not None:
             return {}
         tried, found = list[str](), dict[HazardClass, Decided]()

@@ -56,7 +56,7 @@ from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
 
-__all__ = ["verdicts"]
+__all__ = ["PROVABLE", "verdicts"]
 
 Prover = Callable[[KernelModel, frozenset[Assumption]], Outcome]
 
@@ -167,3 +167,5 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }
+PROVABLE = frozenset(_PROVERS)
+"""The classes that a proof covers."""

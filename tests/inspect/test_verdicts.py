@@ -116,6 +116,21 @@ def test_what_differs_in_its_places_alone_is_shown_once_with_its_count_and_its_h
     assert [one["line"] for one in verdict["obligations"]] == [1, 2, 1, 4]
 
 
+def test_classes_that_are_unknown_for_one_reason_are_one_entry() -> None:
+    why = (Reason(ISSUE, "not analysed: it is too large"),)
+    unknown = [
+        Verdict("k", each, Status.UNKNOWN, reasons=why)
+        for each in (HazardClass.BULK, HazardClass.AVAILABILITY)
+    ]
+    proofs = [Verdict("k", each, Status.PROVED) for each in (HazardClass.WGMMA, HazardClass.PROXIES)]
+    assert render_text([shown(unknown[0], *proofs, unknown[1])]).splitlines()[1:] == [
+        "  bulk, availability: unknown",
+        "    line 1: not analysed: it is too large",
+        "  wgmma: proved",
+        "  proxies: proved (within each thread; PR001 and PR004 are about fences between threads)",
+    ]
+
+
 def test_what_a_finding_violates_is_shown_with_its_obligations() -> None:
     violated = shown(Verdict("k", HazardClass.WGMMA, Status.VIOLATED, not_waited(ISSUE), rules=("WG001",)))
     assert render_text([violated]).splitlines()[1:] == [
