@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import Choice, usage, use_color, write
+from tclint.commands._common import Choice, need_numpy, usage, use_color, write
 from tclint.commands._kernels import kernel_options, shown_of
 from tclint.findings.verdicts import HazardClass
 
@@ -65,6 +66,8 @@ def command(
         assumed = of_proofs(assumptions(assume) if assume else None)
     except ValueError as error:
         raise usage(f"--assume: {error}") from None
+    if any(map(os.path.exists, what_if)):
+        need_numpy()
     try:
         given = supposed(what_if) if what_if else None
     except ValueError as error:
