@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import Choice, usage, use_color, write
+from tclint.commands._common import Choice, need_numpy, usage, use_color, write
 from tclint.commands._kernels import kernel_options, shown_of
 from tclint.findings.verdicts import HazardClass
 
@@ -27,7 +28,14 @@ from tclint.findings.verdicts import HazardClass
     metavar="NAMES",
     help="What proofs may take for granted, by default everything; none refuses every assumption.",
 )
-@click.option("--all", "every", is_flag=True, help="List every obligation, however many there are.")
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="FACT",
+    help="Show what would be known if FACT is true of the launches: a name for --assume, reqntid=X,Y,Z, PARAMETER=NUMBER,"
+    " PARAMETER=PARAMETER, or a launch file, which is executed; may be repeated.",
+)
+@click.option("--all", "every", is_flag=True, help="Print each obligation, also those that are proved.")
 def command(
     paths: tuple[str, ...],
     entry: tuple[str, ...],
@@ -37,27 +45,38 @@ def command(
     limit: int,
     classes: tuple[str, ...],
     assume: tuple[str, ...],
+    what_if: tuple[str, ...],
     every: bool,
 ) -> int:
     """Show what is proved of a kernel, and what is not.
 
-    Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the reasons why it is unknown,
-    the launches for which it is bounded, and the obligations of a proof with what discharges each, for those who want to
-    check them by hand. KERNEL is a PATH as for check.
+    Each class that the kernel uses is violated, proved, bounded or unknown. Below it are the launches for which it is
+    bounded, the reasons why it is unknown, and the obligations that nothing is known to discharge, which are counted if they
+    differ in their lines alone. --all prints each obligation with what discharges it, for those who want to check a proof
+    by hand. An unknown class names a fact about launches that proves it, if one is found; --what-if shows what a fact would
+    prove. KERNEL is a PATH as for check.
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
     from tclint.findings.requirements import assumptions, of_proofs
-    from tclint.inspect.verdicts import MAX_OBLIGATIONS, render_json, render_text, show
+    from tclint.inspect.verdicts import render_json, render_text, show
+    from tclint.inspect.what_if import supposed
 
     try:
         assumed = of_proofs(assumptions(assume) if assume else None)
     except ValueError as error:
         raise usage(f"--assume: {error}") from None
+    if any(map(os.path.exists, what_if)):
+        need_numpy()
+    try:
+        given = supposed(what_if) if what_if else None
+    except ValueError as error:
+        raise usage(f"--what-if: {error}") from None
     hazards = frozenset(map(HazardClass, classes))
-    shown = shown_of(partial(show, assume=assumed, hazards=hazards), paths, entry, stdin_filename, limit)
+    judge = partial(show, assume=assumed, hazards=hazards, what_if=given)
+    shown = shown_of(judge, paths, entry, stdin_filename, limit)
     if output_format == "json":
         write(render_json(shown))
     else:
-        write(render_text(shown, use_color(color), None if every else MAX_OBLIGATIONS))
+        write(render_text(shown, use_color(color), every))
     return FAILURE if any(one.problems for one in shown) else CLEAN

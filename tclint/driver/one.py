@@ -45,7 +45,7 @@ def lint(
 
         recorded = _recorded(config.launch)
         request = Request(
-            config.selected, config.toolkit, config.assuming, recorded, config.dependent, judged
+            config.selected, config.toolkit, config.assuming, recorded, config.dependent, judged=judged
         )
         return check_source(source, request, clock=clock, past=past, observer=observer)
     from time import perf_counter

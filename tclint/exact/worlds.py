@@ -119,6 +119,12 @@ class World:
             (self.launch.grid[1] - 1) * last,
             (self.launch.grid[2] - 1) * last,
         )
+        self._given = {
+            (symbols[name] + offset) // 4: value
+            for (name, offset), value in function.arguments.items()
+            if (symbols[name] + offset) % 4 == 0
+        }
+        """The words of parameters that the launch is known to pass."""
         self._base = self.numbers[self.hash("base") % len(self.numbers)]
 
     def hash(self, *key: object) -> int:
@@ -140,6 +146,8 @@ class World:
         return found >> 8 * (address % 4) & (1 << 8 * size) - 1
 
     def _word(self, space: str, word: int) -> int:
+        if space == ".param" and word in self._given:
+            return self._given[word]
         if word % 2:  # the upper half of a number of 64 bits is often its sign
             kind = self.hash("upper", space, word) % 4 if self.number >= len(_SAME) else 1
             if kind < 2:

@@ -20,6 +20,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.isa.target import Version
 
 if TYPE_CHECKING:
+    from tclint.findings.facts import Fact
     from tclint.findings.figures import Judged
     from tclint.findings.verdicts import Assumption
     from tclint.recording import Recording
@@ -140,6 +141,11 @@ class Request:
     """The launch that the kernel of its name is replayed with."""
     dependent: bool = False
     """Whether kernels with ``griddepcontrol`` are launched as programmatic dependents (:attr:`Assumption.DEPENDENT`)."""
+    what_if: Fact | None = None
+    """The fact with which unknown classes are judged as well, an empty one for some that might decide them; None: that is not
+    asked. It needs :attr:`assume`."""
+    bounded: bool = False
+    """Whether kernels are no longer checked once the budget of the verdicts is spent: nothing but these is wanted."""
     judged: Judged | None = None
     """What ptxas makes of the text, and the budget for it; None: that is not asked."""
 

@@ -16,6 +16,7 @@ __all__ = [
     "LIMITS",
     "UNEXECUTED",
     "Assumption",
+    "Decided",
     "Discharge",
     "Executed",
     "HazardClass",
@@ -172,6 +173,20 @@ class Reason:
     """What is not known, in words."""
     help: str = ""
     """What would make it known, such as ``.reqntid`` or a launch file; "" if nothing is known that would."""
+    also: tuple[Span, ...] = ()
+    """The other instructions of which the same is not known, in the order in which they were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What is known of an unknown class in the launches of which a fact is true (:mod:`tclint.findings.facts`)."""
+
+    fact: str
+    """The fact with which it is proved; "" if none that was tried proves it."""
+    assumptions: tuple[Assumption, ...] = ()
+    """What that proof rests on."""
+    tried: tuple[str, ...] = ()
+    """The facts that prove nothing, if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +218,5 @@ class Verdict:
     """The first reasons for which the class is unknown."""
     rules: tuple[str, ...] = ()
     """The rules of the findings that violate the class."""
+    decided: Decided | None = None
+    """Which fact would prove an unknown class, if that was asked and a proof could cover it."""

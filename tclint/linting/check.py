@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from tclint._pattern import pattern
+from tclint.analyses.budget import Budget, Spent
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
@@ -133,7 +134,10 @@ class _Run:
         if request.assume is not None:
             from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
 
-            self.judge = verdicts.Judge(self.module, request, tuple(self.found), past.pause)
+            limited = Budget(past.pause)
+            self.judge = verdicts.Judge(self.module, request, tuple(self.found), past.pause, limited)
+            if request.bounded:
+                past.pause = limited
 
     def report(self) -> FileReport:
         """Check each function, and make the findings."""
@@ -146,7 +150,11 @@ class _Run:
                 if self.judge is not None:
                     self.judge.leave(function, why)
                 continue
-            self._check(inline(function, callees))
+            try:
+                self._check(inline(function, callees))
+            except Spent as spent:
+                assert self.judge is not None
+                self.judge.leave(function, f"the budget was spent: {spent}")
         if not self.problems:
             past.forget_all_but(module)
         made = as_findings(self.source, module, self.found, strict=selected.strict)

@@ -9,27 +9,36 @@ or bounded either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tclint.analyses.budget import Budget
 from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
+from tclint.findings.facts import Fact
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Request
 from tclint.findings.spans import Span, span
-from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
+from tclint.findings.verdicts import Assumption, Decided, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
+from tclint.linting.facts import candidates, under
 from tclint.replay.bounds import mbarriers
-from tclint.verdicts import MAX_REASONS
+from tclint.verdicts import PROVABLE
 from tclint.verdicts import verdicts as proved
 from tclint.verdicts.invalidation import Invalidations
-from tclint.verdicts.outcome import ordered
+from tclint.verdicts.outcome import merged, ordered
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
+
+MAX_WORK = 6_000
+"""Instructions that are judged in search of facts for one file: those of a kernel, once for each fact that is tried."""
+_EVERYTHING = "every assumption"
+_OF_LAUNCHES = PROVABLE - {HazardClass.AVAILABILITY}
+"""The classes that a proof covers and that a launch may decide."""
 
 _Rules = dict[str, Reason]
 """Rule -> the location of its first hit, and why it leaves a class open; "" if it violates the class."""
@@ -47,8 +56,12 @@ class Judge:
         request: Request,
         found: Sequence[tuple[Function | None, Hit]],
         pause: Callable[[], None],
+        budget: Budget,
     ) -> None:
         self._module, self._request, self._pause = module, request, pause
+        self._budget = budget
+        self._work = 0
+        """Instructions that were judged in search of facts."""
         self._assume = request.assume or frozenset[Assumption]()
         self._found = found
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
@@ -62,11 +75,54 @@ class Judge:
     def see(self, model: KernelModel) -> None:
         """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
         if model.function.entry:
-            shown = proved(model, (), self._assume)
+            shown = proved(model, (), self._assume, pause=self._budget)
+            if self._request.what_if is not None:
+                known = self._decided(model, shown, self._request.what_if)
+                shown = tuple(replace(verdict, decided=known.get(verdict.hazard)) for verdict in shown)
             self._seen[model.function.start] = tuple(
                 _bounded(model, verdict, self._assume) for verdict in shown
             )
             self._events[model.function.start] = events(model)
+
+    def _decided(
+        self, model: KernelModel, shown: Sequence[Verdict], what_if: Fact
+    ) -> dict[HazardClass, Decided]:
+        """What is known of each class that is unknown and that a proof could cover if a fact is true.
+
+        The fact is *what_if*, or the first one of some that proves the class if *what_if* states nothing. None is searched
+        for where a prover lists no obligations, since it then lacks more than a number. Where the code of the kernel is not
+        understood as a whole, no fact is tried.
+        """
+        given = what_if != Fact()
+        open_ = (v.hazard for v in shown if v.status is Status.UNKNOWN and (given or v.obligations))
+        left = set(open_) & _OF_LAUNCHES
+        if not left or next(gaps(model), None) is not None:
+            return {}
+        tried, found = list[str](), dict[HazardClass, Decided]()
+        for fact in (what_if,) if given else candidates(model.function, self._assume):
+            function = under(model.function, fact)
+            if function is None or not left or not (given or self._affords(function)):
+                break
+            tried.append(str(fact) if given or not fact.assume else _EVERYTHING)
+            for verdict in self._proofs(function, self._assume | fact.assume, left):
+                needed = replace(fact, assume=fact.assume.intersection(verdict.assumptions))
+                found[verdict.hazard] = Decided(str(needed), verdict.assumptions)
+            left -= found.keys()
+        return found | {hazard: Decided("", tried=tuple(tried)) for hazard in left}
+
+    def _affords(self, function: Function) -> bool:
+        """Whether a kernel can be judged once more in search of a fact, which is then counted."""
+        self._work += len(function.instructions)
+        return self._work <= MAX_WORK
+
+    def _proofs(
+        self, function: Function, assume: frozenset[Assumption], classes: Collection[HazardClass]
+    ) -> list[Verdict]:
+        """The proofs of *classes* for *function*, which states a fact."""
+        trial = KernelModel(function, self._module, self._request.toolkit, self._budget)
+        found = proved(trial, assume=assume, only=classes)
+        trial.release()
+        return [verdict for verdict in found if verdict.status is Status.PROVED]
 
     def add(
         self,
@@ -137,7 +193,9 @@ class Judge:
     def _doubt(self, rule: Rule, hit: Hit) -> Reason:
         """Why a hit does not violate the classes of its rule; "" if it does."""
         if (hit.confidence or rule.confidence) < self._request.selected.min_confidence:
-            return Reason(None, f"a low-confidence finding of {rule.id} may be right", "--pedantic shows it")
+            return Reason(
+                None, f"a low-confidence finding of {rule.id} may be right", "check --pedantic shows it"
+            )
         if hit.condition:
             return Reason(None, f"{rule.id} reports a fault that occurs if {hit.condition}")
         if hit.severity_if(rule, self._request.selected.strict) is Severity.INFO:
@@ -160,7 +218,7 @@ def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]
             reasons=(),
             assumptions=ordered(ends.assumed) if ends is not None else (),
         )
-    return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
+    return replace(verdict, reasons=merged((*reasons, *verdict.reasons)))
 
 
 def _by_execution(
@@ -174,7 +232,7 @@ def _by_execution(
     if not missed:
         return replace(verdict, status=Status.BOUNDED, launches=executed.launches, reasons=())
     reason = Reason(missed[0], "no launch that was executed reaches it", "a launch file that does")
-    return replace(verdict, reasons=(*verdict.reasons[: MAX_REASONS - 1], reason))
+    return replace(verdict, reasons=merged((*verdict.reasons, reason)))
 
 
 def _judged(
@@ -193,9 +251,7 @@ def _judged(
         elif each.value in doubtful:
             reasons = [reason for _, reason in sorted(doubtful[each.value].items())]
             reasons += verdict.reasons if verdict is not None else ()
-            made.append(
-                Verdict(kernel, each, Status.UNKNOWN, obligations, reasons=tuple(reasons[:MAX_REASONS]))
-            )
+            made.append(Verdict(kernel, each, Status.UNKNOWN, obligations, reasons=merged(reasons)))
         elif verdict is not None:
             made.append(verdict)
     return tuple(made)

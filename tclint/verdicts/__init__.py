@@ -31,12 +31,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from tclint.analyses.budget import Spent
 from tclint.analyses.gaps import damage, gaps
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.spans import Span, span
-from tclint.findings.verdicts import UNEXECUTED, Assumption, HazardClass, Reason, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
     COPY_GROUPS,
@@ -48,20 +49,14 @@ from tclint.verdicts.completion import (
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
-from tclint.verdicts.outcome import Outcome, ordered
+from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
 
-__all__ = ["verdicts"]
-
-MAX_REASONS = 5
-"""The reasons that a verdict names."""
-
-_EXECUTE = "--execute with a launch file bounds the class"
-"""What makes a class known for some launches, if nothing in the kernel would."""
+__all__ = ["PROVABLE", "verdicts"]
 
 Prover = Callable[[KernelModel, frozenset[Assumption]], Outcome]
 
@@ -71,11 +66,13 @@ def verdicts(
     violated: Collection[HazardClass] = (),
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
     only: Collection[HazardClass] = tuple(HazardClass),
+    pause: Callable[[], None] | None = None,
 ) -> tuple[Verdict, ...]:
     """What is known of each class of hazards that the kernel of *model* uses, in the order of the classes.
 
     *violated* are the classes of which a finding is reported, *assume* what a proof may take for granted, and *only* the
-    classes that are asked for. The verdicts do not depend on what *model* was asked before.
+    classes that are asked for. The verdicts do not depend on what *model* was asked before. *pause* is called instead of the
+    hook of *model*; where it raises :class:`~tclint.analyses.budget.Spent`, what is left is unknown.
     """
     function = model.function
     if function.damaged:
@@ -84,9 +81,12 @@ def verdicts(
                 function.name, HazardClass.AVAILABILITY, violated, Outcome(reasons=tuple(damage(function)))
             ),
         )
-    fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
-    unknown = tuple(gaps(fresh))
-    uses = {**events(fresh), HazardClass.AVAILABILITY: frozenset[int]()}
+    fresh = KernelModel(function, model.module, model.toolkit, pause or model.pause, strict=True)
+    try:
+        unknown, used = tuple(gaps(fresh)), events(fresh)
+    except Spent as spent:
+        unknown, used = (_spent(spent),), dict.fromkeys(HazardClass, frozenset[int]())
+    uses = {**used, HazardClass.AVAILABILITY: frozenset[int]()}
     found = tuple(
         _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, sites))
         for hazard, sites in uses.items()
@@ -115,15 +115,22 @@ def _prove(
         what = (
             f"the class applies to instructions of {model.instruction(inside).callee}, which is not inlined"
         )
-        return _explained(Outcome(reasons=(Reason(span(model.function, inside), what),)), hazard, first)
+        return _located(Outcome(reasons=(Reason(span(model.function, inside), what),)), first)
     prover = _PROVERS.get(hazard)
     if prover is None:
-        return _explained(Outcome(reasons=(Reason(None, "no proof covers this class"),)), hazard, first)
+        return _located(Outcome(reasons=(Reason(None, "no proof covers this class"),)), first)
     try:
-        return _explained(_tried(model, hazard, prover(model, assume)), hazard, first)
+        model.pause()  # a model whose hook has raised is asked nothing
+        return _located(_tried(model, hazard, prover(model, assume)), first)
+    except Spent as spent:
+        return _located(Outcome(reasons=(_spent(spent),)), first)
     except LimitExceeded as error:
         failed = Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
-        return _explained(failed, hazard, first)
+        return _located(failed, first)
+
+
+def _spent(spent: Spent) -> Reason:
+    return Reason(None, f"the budget was spent: {spent}", "judge kernels one by one, with --entry")
 
 
 def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome:
@@ -134,20 +141,16 @@ def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome
     return outcome if reason is None else replace(outcome, reasons=(reason,))
 
 
-def _explained(outcome: Outcome, hazard: HazardClass, first: Span | None) -> Outcome:
-    """*outcome* with a location for each reason, and with what would make the class known at least for some launches."""
-    help = "" if hazard in UNEXECUTED else _EXECUTE
-    reasons = (replace(r, at=r.at or first, help=r.help or help) for r in outcome.reasons)
-    return replace(outcome, reasons=tuple(reasons))
+def _located(outcome: Outcome, first: Span | None) -> Outcome:
+    """*outcome* with a location for each reason: by default *first*, the first instruction that uses the class."""
+    return replace(outcome, reasons=tuple(replace(r, at=r.at or first) for r in outcome.reasons))
 
 
 def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], outcome: Outcome) -> Verdict:
     if hazard in violated:
         return Verdict(name, hazard, Status.VIOLATED, outcome.obligations)
     if outcome.reasons:
-        return Verdict(
-            name, hazard, Status.UNKNOWN, outcome.obligations, reasons=outcome.reasons[:MAX_REASONS]
-        )
+        return Verdict(name, hazard, Status.UNKNOWN, outcome.obligations, reasons=merged(outcome.reasons))
     return Verdict(name, hazard, Status.PROVED, outcome.obligations, ordered(outcome.assumptions))
 
 
@@ -164,3 +167,5 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }
+PROVABLE = frozenset(_PROVERS)
+"""The classes that a proof covers."""

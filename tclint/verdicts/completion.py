@@ -263,6 +263,7 @@ class Completion:
 
     def _discharge(self, need: ProofObligation, *, cheap: bool = False) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
+        self.model.pause()
         if need.what == "fence":
             return Discharge.WAIT if self._fenced_at(need.use) else None
         if self._waited(need):
@@ -444,6 +445,4 @@ class Completion:
         """What would make it known."""
         if need.what == "fence":
             return "execute a wgmma.fence after the last access on every path"
-        wait = f"execute {self.instructions[need.operation].group.words.wait} before it on every path"
-        shaped = need.what not in ("bytes", "source") or self.model.function.threads is not None
-        return wait if shaped else f"state the shape of the CTA with .reqntid, or {wait}"
+        return f"execute {self.instructions[need.operation].group.words.wait} before it on every path"

@@ -46,18 +46,17 @@ _BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
 _INDEX_NODES = COMPUTED | {Constant, SpecialRead, Broadcast}
 """The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
-_WHAT = {
-    Level.CLUSTER: "all threads of the cluster execute it together",
-    Level.CTA: "all threads of the CTA execute it together",
-    Level.WARPGROUP: "all threads of the warpgroup execute it together",
-    Level.WARP: "all threads of the warp execute it together",
+_GROUP = {
+    Level.CLUSTER: "the cluster",
+    Level.CTA: "the CTA",
+    Level.WARPGROUP: "the warpgroup",
+    Level.WARP: "the warp",
 }
 
 _HELP = {
     "its membermask is not known to be that of a whole warp": "name all lanes of the warp by a constant",
     "the CTA has an incomplete warp": "state whole warps with .reqntid",
     "the CTA is not known to consist of whole warpgroups": "state a multiple of 128 threads with .reqntid",
-    "how many threads it counts of the CTA is not known": "state the shape of the CTA with .reqntid",
     "the number of its barrier is unknown": "name the barrier by a constant",
 }
 """What would make it known that threads execute an instruction together."""
@@ -112,7 +111,13 @@ class Convergence:
             if why:
                 reasons.append(self._reason(each, why))
             obligations.append(
-                Obligation(at, None, _WHAT[each.level], None if why else Discharge.UNIFORM, why=why)
+                Obligation(
+                    at,
+                    None,
+                    f"all threads of {_GROUP[each.level]} execute it together",
+                    None if why else Discharge.UNIFORM,
+                    why=why,
+                )
             )
         reasons += self._leaving_calls()
         if not reasons:
@@ -131,14 +136,8 @@ class Convergence:
             return Reason(span(self.function, at), why, _HELP.get(why, ""))
         guard = self.function.instructions[at].guard
         condition = origin(self.model, self.values.before(guard, at)) if guard >= 0 else "an index in a table"
-        what = (
-            f"whether {self.model.name(of.site)} executes depends on this branch, "
-            f"which may differ between the threads that it needs, since it depends on {condition}"
-        )
-        unshaped = condition == "the thread index" and self.function.threads is None
-        return Reason(
-            span(self.function, at), what, "state the shape of the CTA with .reqntid" if unshaped else ""
-        )
+        what = f"the threads of {_GROUP[of.level]} may part at this branch, since it depends on {condition}"
+        return Reason(span(self.function, at), what)
 
     def _missing(self) -> Iterator[tuple[int, str]]:
         """The collective instructions that some of the threads may not execute, or not at the same time, and why."""

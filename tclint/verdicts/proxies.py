@@ -139,6 +139,7 @@ class Proxies:
 
     def _discharge(self, pair: ProxyPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
+        self.model.pause()
         if self._separated(pair):
             return Discharge.FENCED
         if cheap:

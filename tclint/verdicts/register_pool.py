@@ -54,10 +54,9 @@ class RegisterPool:
                 obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
                 if why:
                     reasons.append(Reason(at, why))
-        help = "" if self.function.threads is not None else "state the shape of the CTA with .reqntid"
         reasons += (Reason(span(self.function, site), why) for site, why in pool.waiting())
         if why := pool.excess(launch):
-            reasons.append(Reason(None, why, help))
+            reasons.append(Reason(None, why))
         if not reasons:
             try:
                 check(pool, launch)

@@ -95,7 +95,7 @@ class SharedOrder:
             first, then = (span(self.function, site) for site in pair)
             if discharge is None:
                 why = self._why(walk, pair, cheap=len(reasons) >= MAX_OPEN)
-                reasons.append(Reason(then, why, self._help))
+                reasons.append(Reason(then, why))
             else:
                 claims[pair] = discharge
             obligations.append(Obligation(first, then, self.what, discharge, why=why))
@@ -116,9 +116,7 @@ class SharedOrder:
             joins = self.function.instructions[each.site].effects.synchronises
             if each.level is Level.CTA and joins is not None and each.site not in self.barriers:
                 why = of.why(each) or of.refused(each) or "threads may wait or arrive at it elsewhere"
-                yield Reason(
-                    span(self.function, each.site), f"this barrier orders nothing: {why}", self._help
-                )
+                yield Reason(span(self.function, each.site), f"this barrier orders nothing: {why}")
                 return
 
     def _foreign(self) -> Iterator[Reason]:
@@ -200,6 +198,7 @@ class SharedOrder:
 
     def _discharge(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, no addresses are compared."""
+        self.model.pause()
         if walk.separated(pair):
             return Discharge.BARRIER
         if walk.both_atomic(pair):
@@ -225,7 +224,3 @@ class SharedOrder:
                 if (part := self.across.unknown(address, view)) is not None:
                     return f"an address in {self.model.name(site)} depends on {origin(self.model, part)}"
         return f"another thread may access the same bytes with {name}, and no CTA barrier separates the two"
-
-    @cached_property
-    def _help(self) -> str:
-        return "" if self.function.threads is not None else "state the shape of the CTA with .reqntid"

@@ -11,7 +11,6 @@ from tclint.findings.finding import FileReport
 from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason, Status, Verdict
 from tclint.inspect.verdicts import (
-    MAX_OBLIGATIONS,
     KernelVerdicts,
     ShownVerdicts,
     read,
@@ -27,7 +26,7 @@ from tests.tools.support import HOPPER, before_the_wait, kernel, module
 WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), header=HOPPER)
 READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
 TEXT = Source(b"issue\nwait\nuse\nend\n", "k.ptx")
-ISSUE, WAIT, USE = (Span(n, n + 3) for n in (0, 6, 11))
+ISSUE, WAIT, USE, END = (Span(n, n + 3) for n in (0, 6, 11, 15))
 
 
 def shown(*verdicts: Verdict) -> ShownVerdicts:
@@ -72,35 +71,95 @@ def test_each_class_has_its_status_and_what_supports_it() -> None:
     )
     assert lines.splitlines() == [
         "kernel k  k.ptx",
-        "  wgmma: proved (assuming threads)",
-        "    line 1, for line 3: it has completed: wait in line 2",
-        "    line 1: it is there: table",
+        "  wgmma: proved (assuming threads); 2 obligations: 1 wait, 1 table",
         "  bulk: violated (BK001, BK002)",
         "  mbarrier: bounded",
         "    CTA 0 of 8",
-        "  cp-async: unknown",
+        "  cp-async: unknown; 2 obligations: 1 not shown, 1 disjoint",
         "    line 3: the address is unknown; resolve it",
         "    too large",
-        "    line 1, for line 3: it has completed: not shown: no wait",
-        "    line 1: it is disjoint: disjoint",
+        "    not shown: it has completed",
+        "      line 1, for line 3: no wait",
+        "  for one launch, check --verdict --execute may bound cp-async",
     ]
 
 
-def test_a_long_list_is_cut_and_says_how_to_get_the_rest() -> None:
-    many = tuple(Obligation(ISSUE, None, f"number {n}", Discharge.TABLE) for n in range(MAX_OBLIGATIONS + 3))
-    found = [shown(Verdict("k", HazardClass.AVAILABILITY, Status.PROVED, many))]
-    assert "    and 3 more obligations; --all lists them\n" in render_text(found)
-    whole = render_text(found, most=None)
-    assert f"number {MAX_OBLIGATIONS + 2}:" in whole
-    assert "--all" not in whole
-    assert len(json.loads(render_json(found))["files"][0]["kernels"][0]["verdicts"][0]["obligations"]) == len(
-        many
+def not_waited(*places: Span, why: str = "no wait") -> tuple[Obligation, ...]:
+    """Open obligations that operations at *places* have completed before line 3."""
+    return tuple(Obligation(at, USE, "it has completed", None, why=why) for at in places)
+
+
+def test_what_differs_in_its_places_alone_is_shown_once_with_its_count_and_its_help() -> None:
+    many = shown(
+        Verdict(
+            "k",
+            HazardClass.BULK,
+            Status.UNKNOWN,
+            (*not_waited(ISSUE, WAIT, ISSUE), *not_waited(END, why="no path")),
+            reasons=(
+                Reason(USE, "no wait", "wait"),
+                Reason(WAIT, "it is not known", also=(ISSUE, END)),
+            ),
+        )
     )
+    assert render_text([many]).splitlines()[1:] == [
+        "  bulk: unknown; 4 obligations: 4 not shown",
+        "    lines 1, 2, 4: it is not known",
+        "    not shown 3 times: it has completed",
+        "      lines 1, 2, for line 3: no wait",
+        "      wait",
+        "    not shown: it has completed",
+        "      line 4, for line 3: no path",
+    ]
+    (verdict,) = json.loads(render_json([many]))["files"][0]["kernels"][0]["verdicts"]
+    assert [reason["lines"] for reason in verdict["reasons"]] == [[3], [2, 1, 4]]
+    assert [one["line"] for one in verdict["obligations"]] == [1, 2, 1, 4]
+
+
+def test_classes_that_are_unknown_for_one_reason_are_one_entry() -> None:
+    why = (Reason(ISSUE, "not analysed: it is too large"),)
+    unknown = [
+        Verdict("k", each, Status.UNKNOWN, reasons=why)
+        for each in (HazardClass.BULK, HazardClass.AVAILABILITY)
+    ]
+    proofs = [Verdict("k", each, Status.PROVED) for each in (HazardClass.WGMMA, HazardClass.PROXIES)]
+    assert render_text([shown(unknown[0], *proofs, unknown[1])]).splitlines()[1:] == [
+        "  bulk, availability: unknown",
+        "    line 1: not analysed: it is too large",
+        "  wgmma: proved",
+        "  proxies: proved (within each thread; PR001 and PR004 are about fences between threads)",
+    ]
+
+
+def test_what_a_finding_violates_is_shown_with_its_obligations() -> None:
+    violated = shown(Verdict("k", HazardClass.WGMMA, Status.VIOLATED, not_waited(ISSUE), rules=("WG001",)))
+    assert render_text([violated]).splitlines()[1:] == [
+        "  wgmma: violated (WG001); 1 obligation: 1 not shown",
+        "    not shown: it has completed",
+        "      line 1, for line 3: no wait",
+    ]
+
+
+def test_all_lists_every_obligation_and_every_line_of_a_reason() -> None:
+    proof = tuple(Obligation(ISSUE, None, f"number {n}", Discharge.TABLE) for n in range(9))
+    lines = tuple(Span(n, n + 1) for n in range(1, 20, 2))
+    source = Source(b"\n" * 20, "k.ptx")
+    verdicts = (
+        Verdict("k", HazardClass.AVAILABILITY, Status.PROVED, (*not_waited(ISSUE), *proof)),
+        Verdict("k", HazardClass.BULK, Status.UNKNOWN, reasons=(Reason(lines[0], "why", also=lines[1:]),)),
+    )
+    found = [ShownVerdicts(FileReport(path="k.ptx", source=source), (KernelVerdicts("k", verdicts),))]
+    short, whole = render_text(found), render_text(found, every=True)
+    assert "number" not in short
+    assert whole.splitlines()[2] == "    line 1, for line 12: it has completed: not shown: no wait"
+    assert [f"number {n}: table" in whole for n in range(9)] == [True] * 9
+    assert "lines 2, 4, 6, 8 and 6 more: why" in short
+    assert "lines 2, 4, 6, 8, 10, 12, 14, 16, 18, 20: why" in whole
 
 
 def test_the_verdicts_of_a_kernel_are_those_of_its_findings_and_proofs() -> None:
-    assert "  wgmma: proved\n" in text_of(WAITED)
-    assert "  wgmma: violated (WG001)\n" in text_of(READ)
+    assert "  wgmma: proved; " in text_of(WAITED)
+    assert "  wgmma: violated (WG001); " in text_of(READ)
 
 
 def test_the_json_follows_its_schema() -> None:
@@ -129,7 +188,7 @@ def paths(tmp_path: Path) -> list[str]:
 def test_a_kernel_and_a_class_are_chosen_by_name(paths: list[str]) -> None:
     code, output = invoke("verdict", *paths, "--entry", "k", "--class", "wgmma")
     assert code == 0
-    assert output.startswith(f"kernel k  {paths[0]}\n  wgmma: proved\n    line ")
+    assert output.startswith(f"kernel k  {paths[0]}\n  wgmma: proved; ")
     assert "availability" not in output
     assert "other" not in output
     assert "  uses no such class" in invoke("verdict", *paths, "--entry", "other", "--class", "wgmma")[1]

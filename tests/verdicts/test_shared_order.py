@@ -265,7 +265,6 @@ def test_reasons_name_what_is_not_known() -> None:
         ("a call", "which is not inlined"),
     ):
         assert words in shared(UNKNOWN[name]).reasons[0].what
-    assert ".reqntid" in shared(UNKNOWN["a neighbour without a barrier"], size="").reasons[0].help
 
 
 @pytest.mark.parametrize(

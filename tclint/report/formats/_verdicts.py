@@ -13,7 +13,7 @@ from tclint.report.formats._details import named
 from tclint.report.formats._style import shortened
 from tclint.report.gate import Unmet
 
-__all__ = ["by_kernel", "details", "line", "reason_fields", "reason_words", "unmet_words"]
+__all__ = ["by_kernel", "details", "line", "reason_fields", "reason_lines", "reason_words", "unmet_words"]
 
 
 def by_kernel(report: FileReport) -> Iterator[tuple[str, list[Verdict]]]:
@@ -59,15 +59,28 @@ def _rule(report: FileReport, verdict: Verdict, rule: str) -> str:
 
 
 def reason_words(report: FileReport, reason: Reason) -> str:
-    """``line 12: what is not known; what would make it known``."""
-    at = f"line {region(report, reason.at)[0].line}: " if reason.at is not None else ""
+    """``line 12 and 3 more: what is not known; what would make it known``."""
+    first, *others = reason_lines(report, reason) or (0,)
+    more = f" and {len(others)} more" if others else ""
+    at = f"line {first}{more}: " if first else ""
     return f"{at}{reason.what}{f'; {reason.help}' if reason.help else ''}"
+
+
+def reason_lines(report: FileReport, reason: Reason) -> tuple[int, ...]:
+    """The lines of the instructions of which a reason is true, without repetition; none if it is about the whole kernel."""
+    at = () if reason.at is None else (reason.at, *reason.also)
+    return tuple(dict.fromkeys(region(report, span)[0].line for span in at))
 
 
 def reason_fields(report: FileReport, reason: Reason) -> dict[str, Any]:
     """A reason as JSON."""
-    at = region(report, reason.at)[0].line if reason.at is not None else None
-    return {"line": at, "what": reason.what, "help": reason.help or None}
+    lines = reason_lines(report, reason)
+    return {
+        "line": lines[0] if lines else None,
+        "lines": list(lines),
+        "what": reason.what,
+        "help": reason.help or None,
+    }
 
 
 def unmet_words(unmet: Unmet) -> str:
