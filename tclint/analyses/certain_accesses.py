@@ -81,9 +81,16 @@ class Memory(SharedMemory):
         )
 
     def accesses(self, site: int) -> tuple[SharedAccess, ...]:
-        """The accesses of the instruction at *site*, which are not kept: they are as many as the text has instructions."""
+        """The accesses of the instruction at *site* of which a byte is certainly accessed.
+
+        They are not kept: they are as many as the text has instructions.
+        """
         match = self.sites.get(site)
-        return () if match is None else tuple(self._find(site, match))
+        return () if match is None else tuple(a for a in self._find(site, match) if a.size)
+
+    def _least(self, site: int, match: Match, access: Access) -> int:
+        size = super()._least(site, match, access)
+        return size if not access.part or self.extent(site, access.part) == size else 0
 
 
 class Witness(NamedTuple):

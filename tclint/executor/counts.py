@@ -108,9 +108,9 @@ def _length(d: Decoder, i: Instruction, access: Access) -> Callable[[Warp], Arra
         whole = np.full(LANES, extent, np.int64)
         return lambda w: whole
     stated = d.uniform(d.needed(i, extent))
-    given = i.named("src-size")
-    if access.writes or given is None:
+    if not access.part:
         return lambda w: np.full(LANES, stated(w), np.int64)
+    given = d.needed(i, access.part)
     amount = d.fetch(given)
     if isinstance(given, Not) or (isinstance(given, int) and d.types[given] == bool):
         return lambda w: np.where(amount(w), 0, stated(w)).astype(np.int64)
