@@ -14,13 +14,12 @@ from itertools import islice, pairwise
 from math import prod
 from typing import NamedTuple
 
-from tclint._dataclass import dataclass
 from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.isa.accesses import Access, StateSpace, Via
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Triple
+from tclint.isa.special_registers import ALL_LANES, SPECIAL_REGISTERS, WARP, Triple
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.certainty import LAYOUTS, Certainty, Place, ending
@@ -51,8 +50,6 @@ _WARPS = 4
 """Warps at either end of a CTA that are looked at."""
 _LOOPS = 2
 """The innermost loops around an access of which iterations other than the first are looked at."""
-_ALL = (1 << WARP) - 1
-"""All lanes."""
 MAX_QUESTIONS = 1000
 """Accesses of one function for which a witness is looked for."""
 MAX_PARTS = 200
@@ -219,14 +216,11 @@ class CertainAccesses:
     def variable(self, access: SharedAccess) -> tuple[int, Variable] | None:
         """The variable in which *access* is meant to be, with its address as a value; None if it is not known to be one."""
         values = self.values
-        terms, _ = values.linear(access.address)
-        if all(type(values.node(t)) is not AddressOf for t, _ in terms):
-            if not self._may_advance(terms):
-                return None
-            terms, _ = values.linear(self.base(access))
-        bases = [(t, f) for t, f in terms if type(values.node(t)) is AddressOf]
-        variable = values.variable(bases[0][0]) if len(bases) == 1 and bases[0][1] == 1 else None
-        return None if variable is None else (bases[0][0], variable)
+        base = values.based_on(access.address)
+        if base is None and self._may_advance(values.linear(access.address)[0]):
+            base = values.based_on(self.base(access))
+        variable = None if base is None else values.variable(base)
+        return None if base is None or variable is None else (base, variable)
 
     def _may_advance(self, terms: Terms) -> bool:
         """Whether a loop may have advanced the address of a variable to a sum of *terms*: a quick test."""
@@ -280,10 +274,9 @@ class CertainAccesses:
         ask = _Question(access, base, wrong, again)
         for size in (None, *dict.fromkeys(self._expected(access, base))):
             shapes = [s for s in (self.shapes if size is None else ((size, 1, 1),)) if prod(s) >= least]
-            for positive in (False, True) if self._may_be_wrong(shapes, ask) else ():
-                found = self._in_all(shapes, positive, ask)
-                if found is not None:
-                    return found._replace(size=size)
+            found = self._in_all(shapes, ask) if self._may_be_wrong(shapes, ask) else None
+            if found is not None:
+                return found._replace(size=size)
         return None
 
     def _may_be_wrong(self, shapes: Sequence[Triple], ask: _Question) -> bool:
@@ -299,9 +292,8 @@ class CertainAccesses:
         """A thread of a CTA of at least two that executes *access* at a known offset from *base*; None if none is known."""
         if self._is_open(access, base):
             return None
-        ask = _Question(access, base, _always, False)
-        shape = next((s for s in self.shapes if prod(s) >= 2), None)
-        return None if shape is None else self._in(shape, False, ask) or self._in(shape, True, ask)
+        shapes = (shape for shape in self.shapes if prod(shape) >= 2)
+        return self._in_all([*islice(shapes, 1)], _Question(access, base, _always))
 
     def _is_open(self, access: SharedAccess, base: int) -> bool:
         """Whether the offset of *access* is computed from what no launch has in common: a quick test."""
@@ -367,7 +359,7 @@ class CertainAccesses:
         """How many threads each access to a variable has room for, if all threads make it and their index decides where."""
         found = dict[tuple[int, int], int]()
         for access in self.all():
-            of = self.variable(access) if access.lanes == _ALL else None
+            of = self.variable(access) if access.lanes == ALL_LANES else None
             if of is None or not self.size(of[1]):
                 continue
             threads, planes = self.model.views.context_of(access.site).threads, self._planes(access, of[0])
@@ -382,22 +374,25 @@ class CertainAccesses:
 
     # ------------------------------------------------------------ executions
 
-    def _in_all(self, shapes: Sequence[Triple], positive: bool, ask: _Question) -> Witness | None:
-        """A witness in each of *shapes*, of which the last one is the answer."""
-        found = None
-        for shape in shapes:
-            found = self._in(shape, positive, ask)
-            if found is None:
-                return None
-        return found
+    def _in_all(self, shapes: Sequence[Triple], ask: _Question) -> Witness | None:
+        """A witness in each of *shapes*, of which the last one is the answer; with positive numbers only if need be."""
+        for asked in (ask, ask._replace(positive=True)):
+            found = None
+            for shape in shapes:
+                found = self._in(shape, asked)
+                if found is None:
+                    break
+            if found is not None:
+                return found
+        return None
 
-    def _in(self, shape: Triple, positive: bool, ask: _Question) -> Witness | None:
+    def _in(self, shape: Triple, ask: _Question) -> Witness | None:
         around = self.cfg.enclosing_loops(self.cfg.block_of[ask.access.site])
         around.sort(key=lambda h: -len(self.cfg.loops[h]))
         for warp in self._warps(shape, ask.access.site):
             begin = Place(shape, warp, tuple((h, 0) for h in around))
-            for place, lanes in self._iterations(begin, around[-_LOOPS:], positive, ask.again):
-                found = self._at(place, lanes, positive, ask)
+            for place, lanes in self._iterations(begin, around[-_LOOPS:], ask):
+                found = self._at(place, lanes, ask)
                 if found is not None:
                     return found
         return None
@@ -410,57 +405,60 @@ class CertainAccesses:
         return dict.fromkeys((*warps[:_WARPS], *warps[-_WARPS:]))
 
     def _iterations(
-        self, place: Place, headers: Sequence[int], positive: bool, again: bool, lanes: int = _ALL
+        self, place: Place, headers: Sequence[int], ask: _Question, lanes: int = ALL_LANES
     ) -> Iterator[tuple[Place, int]]:
         """The first two and the last iterations of loops, with the lanes for which they exist, as far as that is known."""
         if not headers:
             yield place, lanes
             return
         header, *inner = headers
-        yield from self._iterations(place, inner, positive, again, lanes)
-        last = self._last_iterations(place, header, positive)
+        yield from self._iterations(place, inner, ask, lanes)
+        last = self._last_iterations(place, header, ask.positive)
         known = [n for lane, n in enumerate(last) if n and lanes >> lane & 1]
         for over in {max(known, default=0), 1}:
             there = sum(
-                1 << lane for lane, n in enumerate(last) if (again and over == 1 if n is None else n >= over)
+                1 << lane
+                for lane, n in enumerate(last)
+                if (ask.again and over == 1 if n is None else n >= over)
             )
             if over and there & lanes:
-                yield from self._iterations(place.after(header, over), inner, positive, again, there & lanes)
+                yield from self._iterations(place.after(header, over), inner, ask, there & lanes)
 
     def _last_iterations(self, place: Place, header: int, positive: bool) -> Lanes:
-        key = place.after(header, 0), header, positive
+        place = place.after(header, 0)
+        key = place, header, positive
         if key not in self._last:
             self._last[key] = self._trial(place, positive).last_iterations(header)
         return self._last[key]
 
-    def _at(self, place: Place, lanes: int, positive: bool, ask: _Question) -> Witness | None:
+    def _at(self, place: Place, lanes: int, ask: _Question) -> Witness | None:
         """A lane of *lanes* that executes the access at a wrong offset, in these iterations."""
-        offsets = self._offsets(place, positive, ask)
+        offsets = self._offsets(place, ask)
         lanes &= ask.access.lanes
         wrong = [
-            lane
+            (lane, offset)
             for lane, offset in enumerate(offsets)
             if offset is not None and lanes >> lane & 1 and abs(offset) < _FAR and ask.wrong(offset)
         ]
         if not wrong:
             return None
-        trial = self._trial(place, positive)
+        trial = self._trial(place, ask.positive)
         executing = trial.executing(ask.access.site)
-        wrong = [lane for lane in wrong if executing[lane] == 1 and trial.existing[lane]]
-        others = [self._offsets(place.laid_out(k), positive, ask) for k in range(1, LAYOUTS) if wrong]
-        for lane in wrong:
-            if all(each[lane] == offsets[lane] for each in others):
+        wrong = [each for each in wrong if executing[each[0]] == 1 and trial.existing[each[0]]]
+        others = [self._offsets(place.laid_out(k), ask) for k in range(1, LAYOUTS) if wrong]
+        for lane, offset in wrong:
+            if all(each[lane] == offset for each in others):
                 counts = tuple(p for p in trial.decided if self._ordinary(p) is None)
                 repeated = any(
-                    over and self._last_iterations(place.after(header, 0), header, positive)[lane] is None
+                    over and self._last_iterations(place, header, ask.positive)[lane] is None
                     for header, over in place.loops
                 )
-                return Witness(trial.first + lane, place.loops, offsets[lane] or 0, counts, repeated)
+                return Witness(trial.first + lane, place.loops, offset, counts, repeated)
         return None
 
-    def _offsets(self, place: Place, positive: bool, ask: _Question) -> Lanes:
+    def _offsets(self, place: Place, ask: _Question) -> Lanes:
         """How far the access of each lane is from the base."""
-        trial = self._trial(place, positive)
+        trial = self._trial(place, ask.positive)
         return trial.lanes(
             self.values.add(trial.unrolled(ask.access.address), self.values.times(ask.base, -1))
         )
@@ -533,9 +531,12 @@ def _always(value: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(NamedTuple):
+    """What :meth:`CertainAccesses.first` looks for."""
+
     access: SharedAccess
     base: int
     wrong: Callable[[int], bool]
-    again: bool
+    again: bool = False
+    positive: bool = False
+    """Whether the numbers that the launch states are taken to be positive."""

@@ -22,6 +22,7 @@ from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
+from tclint.checks._wording import only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Site
@@ -47,13 +48,11 @@ def cleared_while_others_add(model: KernelModel) -> Iterator[Hit]:
 def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit:
     add, in_cta = found[0]
     who = "other warps" if in_cta else "other CTAs"
-    condition = "the CTA has more than 32 threads" if in_cta else _GRID
-    if in_cta and (model.function.threads or 0) > WARP:
-        condition = ""
+    condition = several_warps(model) if in_cta else _GRID
     lacking = "no barrier" if in_cta else "no barrier of the grid"
     return MO008.hit(
         site=clear,
-        message=f"clears a counter to which {who} may have added already{', if ' * bool(condition)}{condition}: {lacking} "
+        message=f"clears a counter to which {who} may have added already{only_if(condition)}: {lacking} "
         "orders the two",
         steps=(
             Mark(clear, "clears it, at any time for the others"),
@@ -88,8 +87,7 @@ def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
 def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     first, second = meeting.operation, meeting.use
     verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
-    several = (model.function.threads or 0) > WARP
-    condition = "" if several else "the CTA has more than 32 threads"
+    condition = several_warps(model)
     steps = (
         Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
         for access, text in (
@@ -99,14 +97,14 @@ def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     )
     return MO009.hit(
         site=second.site,
-        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{', if ' * bool(condition)}{condition}: "
+        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{only_if(condition)}: "
         "no barrier orders the two",
         steps=tuple(steps),
         count=count,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         condition=condition,
-        confidence=None if several else Confidence.MEDIUM,
+        confidence=Confidence.MEDIUM if condition else None,
     )
 
 
@@ -188,7 +186,7 @@ class _Counters:
             return False
         if self._path(clear, add, self._grid_waits | self._cta_waits) is None:
             return None
-        here, there = (T.whole(model.views.context_of(i).threads, 32) for i in (clear, add))
+        here, there = (T.whole(model.views.context_of(i).threads, WARP) for i in (clear, add))
         return True if there & ~here else None
 
     def _path(self, start: Site, end: Site, ends: frozenset[Site]) -> Path | None:

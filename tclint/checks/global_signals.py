@@ -18,11 +18,11 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.signal_leaders import Beside, Leaders
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
+from tclint.checks._wording import only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Site
 from tclint.isa.effects import Barrier, Order, spelled_order
-from tclint.isa.special_registers import WARP
 
 MO003 = RuleId("MO003")
 MO005 = RuleId("MO005")
@@ -216,7 +216,7 @@ def _before_others(
         MO007.hit(
             site=signal,
             message=f"signals for the {group[0]} while other {group[1]} may still write the data"
-            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} precedes it",
+            f"{only_if(condition)}: no {barrier[0]} precedes it",
             steps=(
                 Mark(found.access, "these write the data, too", role=model.describe_threads(found.others)),
                 Mark(signal, "lets threads of another CTA continue"),
@@ -248,7 +248,7 @@ def _without_others(
         MO007.hit(
             site=seen.site,
             message=f"waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
-            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} follows",
+            f"{only_if(condition)}: no {barrier[0]} follows",
             steps=(
                 Mark(write, "writes the data in another CTA"),
                 Mark(signal, "is the signal"),
@@ -272,7 +272,8 @@ def _terms(model: KernelModel, found: Beside) -> tuple[str, tuple[str, str], tup
     """The condition of a finding, the names of the group and of its parts, and those of the barrier of the group."""
     if found.lanes:
         return "", ("warp", "lanes"), ("bar.warp.sync", "__syncwarp()")
-    return _if_several_warps(model), ("CTA", "warps"), ("CTA barrier", "bar.sync, __syncthreads()")
+    condition = "" if model.awaits(Barrier.CTA) else several_warps(model)
+    return condition, ("CTA", "warps"), ("CTA barrier", "bar.sync, __syncthreads()")
 
 
 @check(MO010, analyses=(GlobalSignals,))
@@ -305,12 +306,6 @@ def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
         condition=condition,
     )
     return hit if found.waits else hit.unshown(Severity.WARNING)
-
-
-def _if_several_warps(model: KernelModel) -> str:
-    """The condition that the CTA has several warps; empty if the kernel states so many threads, or has a barrier for them."""
-    stated = (model.function.threads or 0) > WARP
-    return "" if stated or model.awaits(Barrier.CTA) else "the CTA has more than 32 threads"
 
 
 def _combines(model: KernelModel, site: Site) -> bool:

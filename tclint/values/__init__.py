@@ -141,7 +141,7 @@ class Values:
         """The integer that a value is; None: not a constant."""
         self.linear = table.linear
         """A value as terms with factors, plus a constant: values with equal terms are a known distance apart."""
-        self.variable = table.variable
+        self.variable, self.based_on = table.variable, table.based_on
         """The variable whose address a value is; None: no such address."""
         self.separate = table.separate
         """Whether two values are the addresses of variables that do not overlap."""
