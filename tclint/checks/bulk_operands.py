@@ -11,7 +11,6 @@ from tclint.analyses.issuers import (
     by_several_threads,
     copies_in_bulk,
     issued_by_each_lane,
-    reachable,
     same_in_all_lanes,
 )
 from tclint.analyses.model import KernelModel
@@ -40,7 +39,7 @@ _WINDOW = 1 << 24
 @check(BK006)
 def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """Report copies that several threads of a warp provably execute with the same addresses."""
-    copies = reachable(model, lambda match: copies_in_bulk(match.form))
+    copies = model.matching(lambda match: copies_in_bulk(match.form))
     for threads, every in by_several_threads(model, copies).items():
         same = ((_effect(model, i), i) for i in every if same_in_all_lanes(model, i))
         for effect, sites in grouped(same).items():
@@ -110,7 +109,7 @@ def multicast_mask(model: KernelModel) -> Iterator[Hit]:
 def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
     """What is wrong with a CTA mask, in words, and the instruction that takes it."""
     size, why = _cluster(model) or (0, "")
-    for site in reachable(model, _multicasts):
+    for site in model.matching(_multicasts):
         value, match = model.value(site, "mask"), model.instruction(site).match
         if value is None or match is None:
             continue
@@ -127,7 +126,7 @@ def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
 @check(BK008)
 def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
     """Report destinations and mbarriers in the executing CTA of instructions that must write to another CTA."""
-    for site in reachable(model, lambda match: "remote" in match.form.roles):
+    for site in model.matching(lambda match: "remote" in match.form.roles):
         name = copy_name(model, site)
         named = {"a destination": model.value(site, "remote")}
         match = model.instruction(site).match
@@ -206,7 +205,7 @@ def calls_the_driver(model: KernelModel) -> Iterator[Hit]:
         becomes, _ = match.lowered(target) or ("", "")
         return becomes == "call" and not match.multicast and "destination" in match.form.roles
 
-    sites = reachable(model, calls)
+    sites = model.matching(calls)
     for own, some in grouped((_stays(model, site), site) for site in sites).items():
         into = f"into {_OWN_SPACE}"
         respelled = [(i, _in_own_space(model.instruction(i), target, version)) for i in some if own]

@@ -127,13 +127,8 @@ class _Counters:
 
     @cached_property
     def _global_writes(self) -> list[Site]:
-        model = self.model
-        return sorted(
-            i
-            for use in model.function.uses
-            if use.match is not None and not use.match.form.event and global_operands(use.match, "write")
-            for i in use.sites
-            if model.cfg.block_of[i] in model.cfg.rank
+        return self.model.matching(
+            lambda match: not match.form.event and bool(global_operands(match, "write"))
         )
 
     @staticmethod
@@ -163,17 +158,13 @@ class _Counters:
         here, there = origins(model, clear, "write"), origins(model, add, "write")
         if not here or here != there or disjoint(model, clear, "write", add, "write"):
             return False
-        cleared, added = self._address(clear), self._address(add)
+        cleared, added = (model.named_value(site, "a") for site in (clear, add))
         if cleared is None or added is None:
             return False
         own, other = depends_on(self.model.values, cleared), depends_on(self.model.values, added)
         if own <= {Source.THREAD}:
             return other <= {Source.DATA, Source.THREAD} and (Source.DATA in other or not (own or other))
         return own == {Source.CTA, Source.THREAD} and other == {Source.DATA}
-
-    def _address(self, site: Site) -> int | None:
-        operand = self.model.instruction(site).named("a")
-        return None if operand is None else self.model.values.operand(operand, site)
 
     def _race(self, clear: Site, add: Site) -> bool | None:
         """Whether no CTA barrier orders an addition after *clear* (True) or none of the grid (False); None if one

@@ -119,9 +119,7 @@ class PathForms:
             thread_sets, found = self.addresses.thread_sets, (0, MAX_DISTANCE)
             planes = thread_sets.bit_slices(index)
             if planes is not None:
-                own = list(numbers(planes, T.full(thread_sets.threads)))[
-                    ::-1
-                ]  # numbers are those of the last first
+                own = list(numbers(planes, T.full(thread_sets.threads)))
                 groups = [sorted(own[k : k + group]) for k in range(0, len(own), group)]
                 found = (
                     min(_least_gap(each, stride) for each in groups),

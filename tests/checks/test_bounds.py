@@ -10,18 +10,13 @@ from tclint.analyses.model import KernelModel
 from tclint.checks.bounds import outside
 from tclint.findings.scales import Severity
 from tclint.recording import Recording
-from tests.tools.support import built, by_rule, kernel, lint, module
+from tests.tools.support import OWN_WORD, built, by_rule, kernel, lint, module
 
-START = """
+START = f"""
     .shared .align 16 .b8 tile[512];
     .local .align 16 .b8 depot[64];
     mov.u32 %r0, %tid.x;
-    ld.param.u64 %rd0, [pointer];
-    ld.param.u32 %r9, [number];
-    cvta.to.global.u64 %rd1, %rd0;
-    mov.u32 %r1, tile;
-    shl.b32 %r2, %r0, 2;
-    add.u32 %r3, %r1, %r2;
+    {OWN_WORD}
     mov.u32 %r8, 0;
 """
 TABLE = (

@@ -71,6 +71,9 @@ def severities(*body: str) -> list[Severity]:
         ([ADD.format("cta", "%rd2"), ADD.format("gpu", "%rd2")], []),
         # One CTA alone: by its index, as the holder of a lock, or as the last one.
         (["@!%p2 bra over;", ADD.format("cta", "%rd0"), "over:"], []),
+        (["setp.lt.u32 %p3, %r1, 1;\n@%p3", ADD.format("cta", "%rd0")], []),
+        (["mov.u32 %r9, %nctaid.x;\nsetp.ne.u32 %p3, %r9, 1;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"], []),
+        (["mov.u32 %r9, %nctaid.x;\nsetp.ne.u32 %p3, %r9, 2;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"], [NOTE]),
         ([LOCK, ADD.format("cta", "%rd0"), "atom.gpu.global.exch.b32 %r5, [%rd9], 0;"], []),
         (["atom.global.add.u32 %r5, [%rd9], 1;\nsetp.ne.u32 %p3, %r5, 99;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"],
          []),
