@@ -36,11 +36,12 @@ from tclint.isa.forms import Match
 from tclint.values import PathCondition
 from tclint.values.nodes import Compare, Negation, Select, SpecialRead
 
-__all__ = ["GlobalObservation", "GlobalSignals", "Word", "ordering"]
+__all__ = ["SWAPS", "GlobalObservation", "GlobalSignals", "Word", "ordering"]
 
 _COUNTING = (".add", ".inc")
-_SWAPS = (".exch", ".cas")
-_TESTED = (*_COUNTING, ".dec", *_SWAPS)
+SWAPS = (".exch", ".cas")
+"""The atomic operations that replace the word by an operand, not by what they compute of both."""
+_TESTED = (*_COUNTING, ".dec", *SWAPS)
 """The atomic operations by which threads count arrivals or take a lock; those of bits, minima and maxima claim something."""
 _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 
@@ -230,7 +231,7 @@ class GlobalSignals:
             for i in (seen.site, *signals)
             for match in (self.model.instruction(i).match,)
         )
-        if own in _SWAPS and not (others and all(each in _COUNTING for each in others)):
+        if own in SWAPS and not (others and all(each in _COUNTING for each in others)):
             return Word.LOCK
         return Word.COUNTER if any(each in _COUNTING for each in (own, *others)) else Word.FLAG
 
@@ -245,7 +246,7 @@ class GlobalSignals:
         sets = [i for i in self._strong_writes if self._lets_pass(i, seen)]
         match = self.model.instruction(seen.site).match
         if (
-            not sets and match is not None and match.combination in _SWAPS
+            not sets and match is not None and match.combination in SWAPS
         ):  # many give a lock back with a plain store
             sets = [i for i in self._plain_stores if self._in_passed(i, seen) and self._lets_pass(i, seen)]
         if not seen.waits:

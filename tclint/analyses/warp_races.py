@@ -34,10 +34,10 @@ from tclint.isa.effects import Barrier
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["race_doubt", "warp_races"]
+__all__ = ["Pairs", "race_doubt", "warp_races"]
 
 Pairs = Callable[[SharedAccess, SharedAccess], bool]
-"""Whether a conflict of two accesses is of interest."""
+"""Whether a conflict of two accesses is searched for."""
 
 
 def warp_races(model: KernelModel, of_interest: Pairs | None = None) -> Iterator[Conflict]:

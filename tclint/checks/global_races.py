@@ -14,7 +14,7 @@ from functools import cached_property
 from tclint.analyses import role_paths
 from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
 from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
-from tclint.analyses.global_signals import GlobalSignals
+from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
@@ -33,7 +33,6 @@ from tclint.values import thread_masks as T
 MO008 = RuleId("MO008")
 MO009 = RuleId("MO009")
 
-_SWAPS = (".exch", ".cas")
 _GRID = "the grid has more than one CTA"
 
 
@@ -135,7 +134,7 @@ class _Counters:
     def _adds(instruction: Instruction) -> bool:
         """Whether an atomic operation or a reduction combines what is there with an operand."""
         match = instruction.match
-        return match is not None and bool(match.combination) and match.combination not in _SWAPS
+        return match is not None and bool(match.combination) and match.combination not in SWAPS
 
     def _clears(self, site: Site) -> bool:
         """Whether a store writes a constant, and none that depends on a lock or a count."""
