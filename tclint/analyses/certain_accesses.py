@@ -22,7 +22,7 @@ from tclint.isa.forms import Match
 from tclint.isa.special_registers import ALL_LANES, SPECIAL_REGISTERS, WARP, Triple
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.certainty import LAYOUTS, Certainty, Place, ending
+from tclint.values.certainty import Certainty, Place, ending
 from tclint.values.nodes import (
     AddressOf,
     Arithmetic,
@@ -433,8 +433,8 @@ class CertainAccesses:
 
     def _at(self, place: Place, lanes: int, ask: _Question) -> Witness | None:
         """A lane of *lanes* that executes the access at a wrong offset, in these iterations."""
-        offsets = self._offsets(place, ask)
-        lanes &= ask.access.lanes
+        trial, other = (self._trial(place._replace(layout=layout), ask.positive) for layout in (0, 1))
+        offsets, lanes = self._offsets(trial, ask), lanes & ask.access.lanes
         wrong = [
             (lane, offset)
             for lane, offset in enumerate(offsets)
@@ -442,12 +442,10 @@ class CertainAccesses:
         ]
         if not wrong:
             return None
-        trial = self._trial(place, ask.positive)
-        executing = trial.executing(ask.access.site)
-        wrong = [each for each in wrong if executing[each[0]] == 1 and trial.existing[each[0]]]
-        others = [self._offsets(place.laid_out(k), ask) for k in range(1, LAYOUTS) if wrong]
+        executing, there = (each.executing(ask.access.site) for each in (trial, other))
+        elsewhere = self._offsets(other, ask)
         for lane, offset in wrong:
-            if all(each[lane] == offset for each in others):
+            if executing[lane] == there[lane] == 1 and trial.existing[lane] and elsewhere[lane] == offset:
                 counts = tuple(p for p in trial.decided if self._ordinary(p) is None)
                 repeated = any(
                     over and self._last_iterations(place, header, ask.positive)[lane] is None
@@ -456,9 +454,8 @@ class CertainAccesses:
                 return Witness(trial.first + lane, place.loops, offset, counts, repeated)
         return None
 
-    def _offsets(self, place: Place, ask: _Question) -> Lanes:
+    def _offsets(self, trial: Certainty, ask: _Question) -> Lanes:
         """How far the access of each lane is from the base."""
-        trial = self._trial(place, ask.positive)
         return trial.lanes(
             self.values.add(trial.unrolled(ask.access.address), self.values.times(ask.base, -1))
         )
