@@ -296,8 +296,13 @@ class CertainAccesses:
         return self._in_all([*islice(shapes, 1)], _Question(access, base, _always))
 
     def _is_open(self, access: SharedAccess, base: int) -> bool:
-        """Whether the offset of *access* is computed from what no launch has in common: a quick test."""
+        """Whether the offset of *access* is computed from what no launch has in common: a quick test.
+
+        Which threads call a function is not known either.
+        """
         values = self.values
+        if not self.model.function.entry:
+            return True
         parts = islice(values.subexpressions(values.add(access.address, values.times(base, -1))), MAX_PARTS)
         known = set(values.subexpressions(base))
         return any(type(values.node(v)) in _OPEN for v in parts if v not in known)

@@ -210,6 +210,27 @@ def test_nothing_is_reported_that_may_be_aligned(body: str) -> None:
     assert not messages(body, "MA002")
 
 
+@pytest.mark.parametrize(
+    ("access", "found"), [("%r2+-128", ""), ("tile+400", "MA001"), ("tile+398", "MA001 MA002")]
+)
+def test_some_threads_may_call_a_function(access: str, found: str) -> None:
+    called = f"""
+.shared .align 16 .b8 tile[400];
+.visible .func f()
+{{
+    .reg .b32 %r<3>;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, tile;
+    mad.lo.u32 %r2, %r1, 4, %r2;
+    st.shared.u32 [{access}], %r1;
+    ret;
+}}
+"""
+    report = lint(module(called))
+    assert {f.rule.id for f in report.findings} == set(found.split())
+    assert all(f.severity is Severity.WARNING for f in by_rule(report, "MA001"))
+
+
 def test_two_iterations_contradict_each_other() -> None:
     body = """
     mov.u64 %rd2, %rd1;
