@@ -254,12 +254,11 @@ def _derived(model: KernelModel, address: int) -> bool:
     def own(value: int) -> bool:
         if value not in found:
             # A loop that advances a pointer leads back to it. Of too many values, nothing is said.
-            found[value] = len(found) < _MAX_DERIVED
+            terms, offset = values.linear(value)
+            found[value] = len(found) < _MAX_DERIVED and abs(offset) < _WINDOW
             found[value] = found[value] and any(
                 model.space(term).startswith(".shared") or (bool(bases) and all(map(own, bases)))
-                for term, bases in (
-                    (term, _bases(values, term)) for term, f in values.linear(value)[0] if f == 1
-                )
+                for term, bases in ((term, _bases(values, term)) for term, f in terms if f == 1)
             )
         return found[value]
 
@@ -271,12 +270,8 @@ def _derived(model: KernelModel, address: int) -> bool:
 
 
 def _bases(values: Values, term: int) -> tuple[int, ...]:
-    """The values of which *term* may be one, but for bits that a mask clears."""
+    """The values of which *term* may be one, but for bits that a mask clears and that name no CTA."""
     node = values.node(term)
-    return (
-        (node.value,)
-        if type(node) is Masked
-        else node.arms
-        if type(node) is Select
-        else values.arguments(term)
-    )
+    if type(node) is Masked:
+        return (node.value,) if ~node.mask & (1 << 32) - 1 < _WINDOW else ()
+    return node.arms if type(node) is Select else values.arguments(term)
