@@ -34,7 +34,6 @@ from tclint.values.nodes import (
     ParameterRead,
     SpecialRead,
     Sum,
-    Terms,
     Unmodelled,
 )
 from tclint.values.shared_memory import SharedAccess, SharedMemory
@@ -161,9 +160,9 @@ class CertainAccesses:
         """
         if variable.space == ".param":
             return variable.size if variable in self.model.function.parameters else 0
-        recorded = self.model.recorded
-        dynamic = not variable.size and variable.space == ".shared" and recorded is not None
-        return recorded.shared if dynamic and recorded is not None else variable.size
+        if not variable.size and variable.space == ".shared" and self.model.recorded is not None:
+            return self.model.recorded.shared
+        return variable.size
 
     def inside(self, access: SharedAccess, base: int, variable: Variable) -> bool:
         """Whether intervals show that *access* stays inside the *variable* at *base*."""
@@ -197,15 +196,12 @@ class CertainAccesses:
         p = values.before(condition.register, condition.at)
         if values.uniformity(p) is UniformityScope.CTA:
             return True
-        nodes = map(values.node, values.subexpressions(p, until=self._is_loaded))
+        parts = values.subexpressions(p, until=lambda value: type(values.node(value)) is Loaded)
         return self._ordinary(p) is None and any(
             type(node) is ParameterRead
             or (type(node) is SpecialRead and not SPECIAL_REGISTERS[node.name].distinguishes_threads)
-            for node in nodes
+            for node in map(values.node, parts)
         )
-
-    def _is_loaded(self, value: int) -> bool:
-        return type(self.values.node(value)) is Loaded
 
     def _span(self, access: SharedAccess, base: int) -> tuple[int, int] | None:
         """Where the bytes begin and end that *access* may touch, relative to *base*; None if that is not bounded."""
@@ -217,14 +213,10 @@ class CertainAccesses:
         """The variable in which *access* is meant to be, with its address as a value; None if it is not known to be one."""
         values = self.values
         base = values.based_on(access.address)
-        if base is None and self._may_advance(values.linear(access.address)[0]):
-            base = values.based_on(self.base(access))
+        if base is None and any(f == 1 and values.is_phi(t) for t, f in values.linear(access.address)[0]):
+            base = values.based_on(self.base(access))  # a loop may have advanced it
         variable = None if base is None else values.variable(base)
         return None if base is None or variable is None else (base, variable)
-
-    def _may_advance(self, terms: Terms) -> bool:
-        """Whether a loop may have advanced the address of a variable to a sum of *terms*: a quick test."""
-        return any(f == 1 and self.values.is_phi(t) for t, f in terms)
 
     @cached_property
     def _has_variables(self) -> bool:
@@ -281,7 +273,7 @@ class CertainAccesses:
 
     def _may_be_wrong(self, shapes: Sequence[Triple], ask: _Question) -> bool:
         """Whether an offset that the index of the thread alone decides is wrong in a CTA of the first shape: a quick test."""
-        offset = self.values.add(ask.access.address, self.values.times(ask.base, -1))
+        offset = self.values.minus(ask.access.address, ask.base)
         threads = self.model.views.context_of(ask.access.site).threads
         if not shapes or not self.values.addresses.is_index(offset):
             return bool(shapes)
@@ -303,7 +295,7 @@ class CertainAccesses:
         values = self.values
         if not self.model.function.entry:
             return True
-        parts = islice(values.subexpressions(values.add(access.address, values.times(base, -1))), MAX_PARTS)
+        parts = islice(values.subexpressions(values.minus(access.address, base)), MAX_PARTS)
         known = set(values.subexpressions(base))
         return any(type(values.node(v)) in _OPEN for v in parts if v not in known)
 
@@ -346,7 +338,7 @@ class CertainAccesses:
 
     def _planes(self, access: SharedAccess, base: int) -> T.BitSlices | None:
         """The offset of *access* from *base* in every thread, if the index of the thread alone decides it."""
-        return self.values.exact_slices(self.values.add(access.address, self.values.times(base, -1)))
+        return self.values.exact_slices(self.values.minus(access.address, base))
 
     def _room(self, access: SharedAccess) -> int | None:
         """A usual size of CTAs for which all accesses but *access* have room, which has room for an odd number of threads.
@@ -461,9 +453,7 @@ class CertainAccesses:
 
     def _offsets(self, trial: Certainty, ask: _Question) -> Lanes:
         """How far the access of each lane is from the base."""
-        return trial.lanes(
-            self.values.add(trial.unrolled(ask.access.address), self.values.times(ask.base, -1))
-        )
+        return trial.lanes(self.values.minus(trial.unrolled(ask.access.address), ask.base))
 
     def _trial(self, place: Place, positive: bool) -> Certainty:
         key = place, positive

@@ -282,7 +282,7 @@ def _of_two_arrays(found: ShapedConflict) -> bool:
     if all(access.writes and not atomic(shaped, access.site) for access in (first, second)):
         return True
     values = shaped.values
-    distance = values.constant_of(values.add(first.address, values.times(second.address, -1)))
+    distance = values.constant_of(values.minus(first.address, second.address))
     return bool(distance) and not any(shaped.size(term) for term, _ in values.linear(first.address)[0])
 
 

@@ -183,7 +183,7 @@ def _strides_by_cta(model: KernelModel, meeting: Conflict) -> bool:
         or first.size != second.size
     ):
         return False
-    apart = values.constant_of(values.add(second.address, values.times(first.address, -1)))
+    apart = values.constant_of(values.minus(second.address, first.address))
     size = abs(apart or 0) // first.size
     if not size or size % 32 or apart is None or apart % first.size or size >= values.threads:
         return False

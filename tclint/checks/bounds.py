@@ -127,7 +127,7 @@ def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit 
     if least:
         return _odd_hit(model, access, multiple, f"it is {least} modulo {modulus}")
     base = accesses.base(access)
-    offset = model.values.add(access.address, model.values.times(base, -1))
+    offset = model.values.minus(access.address, base)
     apart = model.shared.remainder(offset, multiple, lambda: context.threads)
     if (most, modulus) == (0, multiple) or (apart[0] == apart[1] and apart[2] == multiple):
         return None
@@ -220,7 +220,7 @@ def _together(model: KernelModel, one: int, other: int) -> bool:
 def _when(model: KernelModel, access: SharedAccess, base: int, witness: Witness) -> str:
     """Which thread and which iteration it is, as far as these decide the address."""
     values = model.values
-    terms, _ = values.linear(values.add(access.address, values.times(base, -1)))
+    terms, _ = values.linear(values.minus(access.address, base))
     if not terms:
         return ""
     known = witness.size is not None or model.function.threads is not None or not witness.thread

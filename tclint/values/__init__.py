@@ -149,8 +149,9 @@ class Values:
         """A value without the terms on which so many of its lowest bits do not depend."""
         self.constant, self.special, self.total = table.constant, table.special, table.total
         """Values of an integer, of a special register, and of terms with factors plus a constant."""
-        self.add, self.times, self.masked = table.add, table.times, table.masked
-        """The sum of two values, the product with a constant, and the bits of a mask."""
+        self.add, self.minus, self.times = table.add, table.minus, table.times
+        self.masked = table.masked
+        """The sum and the difference of two values, the product with a constant, and the bits of a mask."""
         self.compare, self.negate = table.compare, table.negate
         """The predicates ``a eq b`` or ``a lt b``, and ``not p``."""
 

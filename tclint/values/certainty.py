@@ -143,7 +143,7 @@ class Certainty(Trial):
         entered, steps = set[int](), set[int]()
         for source, argument in zip(self.cfg.sources[node.block], values.arguments(phi), strict=False):
             if source in body:
-                steps.add(values.add(argument, values.times(phi, -1)))
+                steps.add(values.minus(argument, phi))
             else:
                 entered.add(argument)
         if len(entered) != 1 or len(steps) != 1 or not self._is_fixed(min(steps), node.block):
@@ -162,7 +162,7 @@ class Certainty(Trial):
             start, step = self._counter(term, node)
             if start >= 0:
                 now = values.add(start, values.times(step, over))
-                total = values.add(total, values.times(values.add(now, values.times(term, -1)), factor))
+                total = values.add(total, values.times(values.minus(now, term), factor))
                 work += ((t, f * factor) for t, f in values.linear(now)[0])
         return total
 

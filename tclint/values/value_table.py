@@ -236,6 +236,10 @@ class ValueTable:
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
 
+    def minus(self, a: Value, b: Value) -> Value:
+        """a - b as a sum of terms."""
+        return self.add(a, self.times(b, -1))
+
     def times(self, a: Value, factor: int, width: int = 64) -> Value:
         """*a* times a constant."""
         if factor == 0:
