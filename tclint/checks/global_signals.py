@@ -34,6 +34,7 @@ _STALE = {
     Word.COUNTER: "may read the data from before the threads that were counted have written it",
     Word.FLAG: "may read the data from before the flag was set",
 }
+_OWN_CTA = "orders the threads of this CTA only"
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
 _PREVIOUS_ITERATION = (
     "the write is in the previous iteration of a loop around the flag, and may be of other data"
@@ -98,20 +99,15 @@ def _unacquired(
     if instruction.order is Order.VOLATILE:
         how = "a volatile load"
     what = f"{verb} a {word.value}"
-    message = f"{what} with {how}, and data in global memory is then read without an acquire"
+    lacking = f"with {how}, and data in global memory is then read without an acquire"
     if narrow:
-        message = f"{what} with a read of scope .cta, and then reads data that another CTA may have written"
+        lacking = "with a read of scope .cta, and then reads data that another CTA may have written"
     hit = MO003.hit(
         site=site,
-        message=message,
+        message=f"{what} {lacking}",
         steps=(
-            Mark(
-                site,
-                "orders the threads of this CTA only"
-                if narrow
-                else f"orders no other access after the {word.value}",
-            ),
-            *(Mark(i, "orders the threads of this CTA only") for i in barriers),
+            Mark(site, _OWN_CTA if narrow else f"orders no other access after the {word.value}"),
+            *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),
         ),
         help=f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
@@ -163,14 +159,13 @@ def _unreleased(
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
     narrow, word = signals.narrow(signal), signals.word(seen, signal)
-    where = "orders the threads of this CTA only"
     hit = MO005.hit(
         site=signal,
         message=_set_without_release(model, signal, word, narrow),
         steps=(
             Mark(write, "writes the data"),
-            *(Mark(i, "orders the threads of this CTA only") for i in barriers),
-            Mark(signal, where if narrow else f"orders no other access before the {word.value}"),
+            *(Mark(i, _OWN_CTA) for i in barriers),
+            Mark(signal, _OWN_CTA if narrow else f"orders no other access before the {word.value}"),
             *((Mark(seen.site, f"observes the {word.value} in another CTA"),) if seen.site != signal else ()),
             Mark(read, "reads the data in another CTA"),
         ),
@@ -285,11 +280,8 @@ def narrower_than_its_observers(model: KernelModel) -> Iterator[Hit]:
 
 def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
     condition = "the grid has more than one CTA"
-    instruction = model.instruction(found.site)
-    match = instruction.match
-    how = (
-        "updates" if match is not None and match.combination else "reads" if instruction.writes else "writes"
-    )
+    how = "reads" if model.instruction(found.site).writes else "writes"
+    how = "updates" if _combines(model, found.site) else how
     message = f"{how} a word with scope .cta that other CTAs access, too, if {condition}"
     if found.waits:
         message = f"waits with a load of scope .cta for a word that other CTAs write, if {condition}"
