@@ -148,22 +148,21 @@ class GlobalScopes:
         return match
 
     def _origins(self, site: Site) -> frozenset[int]:
-        return self.signals.origins(site, "write" if self._writes(site) else "read")
+        return self.signals.origins(site, self._verb(site))
 
     def _changes(self, site: Site) -> bool:
         """Whether *site* may change the word, unlike an atomic operation that adds 0 to read it."""
-        return self._writes(site) and not self.signals.changes_nothing(site)
+        return self._verb(site) == "write" and not self.signals.changes_nothing(site)
 
-    def _writes(self, site: Site) -> bool:
-        return bool(global_operands(self._match(site), "write"))
+    def _verb(self, site: Site) -> str:
+        return "write" if global_operands(self._match(site), "write") else "read"
 
     def _address(self, site: Site) -> int:
         address = self.model.named_value(site, "a")
         return -1 if address is None else address
 
     def _disjoint(self, site: Site, other: Site) -> bool:
-        verbs = ("write" if self._writes(each) else "read" for each in (site, other))
-        return disjoint(self.model, site, next(verbs), other, next(verbs))
+        return disjoint(self.model, site, self._verb(site), other, self._verb(other))
 
 
 def _is_global(match: Match) -> bool:
