@@ -15,6 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
+from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.isa.accesses import Access, StateSpace, Via
@@ -138,13 +139,20 @@ class CertainAccesses:
     def all(self) -> list[SharedAccess]:
         """The accesses of instructions that threads may reach, in program order.
 
-        Without those of at most four bytes through a pointer, in a kernel without variables that it may point to.
+        Without those of at most four bytes through a pointer, in a kernel without variables that it may point to, and those to
+        one of several variables of one name.
         """
         rank, block_of, context_of = self.cfg.rank, self.cfg.block_of, self.model.views.context_of
         matches = self.memory.sites
         worth = {id(match): self._is_worth_asking(match) for match in matches.values()}
         sites = (i for i in sorted(matches) if worth[id(matches[i])] and block_of[i] in rank)
-        return [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
+        found = [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
+        names = self._ambiguous
+        return [a for a in found if not names or (of := self.variable(a)) is None or of[1].name not in names]
+
+    @cached_property
+    def _ambiguous(self) -> set[str]:
+        return ambiguous(self.model)
 
     def _is_worth_asking(self, match: Match) -> bool:
         """Whether the accesses of an instruction may be to a variable, or are so large that alignment matters."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tclint.analyses.extents import Extents
+from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Site, Variable
 from tclint.isa.accesses import Access, StateSpace, Via
@@ -52,9 +53,9 @@ class UnwrittenShared:
         self._compared = 0
 
     def reads(self) -> Iterator[UnwrittenRead]:
-        """The reads, in program order; none if a write may be anywhere."""
+        """The reads, in program order; none if a write may be anywhere, or a name is that of several variables."""
         model = self.model
-        if not model.function.entry or not self._variables() or self._is_open():
+        if not model.function.entry or not self._variables() or self._is_open() or ambiguous(model):
             return
         writes = self._writes()
         if writes is None:

@@ -100,6 +100,8 @@ def test_a_thread_leaves_the_variable(body: str) -> None:
         "setp.gt.u32 %p0, %r0, 99; @%p0 trap; ld.shared.u32 %r8, [%r3+112];",
         "setp.gt.u32 %p0, %r0, 99; @%p0 ret; ld.shared.u32 %r8, [%r3+112];",
         "and.b32 %r4, %r1, 127; setp.eq.u32 %p0, %r4, 0; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "{ .local .b8 x[4]; st.local.b8 [x], %r8; } { .local .b8 x[8]; st.local.b8 [x+4], %r8; }",
+        "{ .shared .align 8 .b8 words[4]; st.shared.b32 [words], %r8; } ld.global.u32 %r8, [words+28];",
         "and.b32 %r4, %r1, 127; setp.ne.u32 %p0, %r4, 0; @%p0 ld.shared.u32 %r8, [tile+512];",
         loop(32),
         loop(31, "le"),
