@@ -14,16 +14,16 @@ from itertools import islice, pairwise
 from math import prod
 from typing import NamedTuple
 
-from tclint._dataclass import dataclass
 from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
+from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.isa.accesses import Access, StateSpace, Via
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Triple
+from tclint.isa.special_registers import ALL_LANES, SPECIAL_REGISTERS, WARP, Triple
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.certainty import LAYOUTS, Certainty, Place, ending
+from tclint.values.certainty import Certainty, Place, ending
 from tclint.values.nodes import (
     AddressOf,
     Arithmetic,
@@ -35,7 +35,6 @@ from tclint.values.nodes import (
     ParameterRead,
     SpecialRead,
     Sum,
-    Terms,
     Unmodelled,
 )
 from tclint.values.shared_memory import SharedAccess, SharedMemory
@@ -51,8 +50,6 @@ _WARPS = 4
 """Warps at either end of a CTA that are looked at."""
 _LOOPS = 2
 """The innermost loops around an access of which iterations other than the first are looked at."""
-_ALL = (1 << WARP) - 1
-"""All lanes."""
 MAX_QUESTIONS = 1000
 """Accesses of one function for which a witness is looked for."""
 MAX_PARTS = 200
@@ -81,9 +78,16 @@ class Memory(SharedMemory):
         )
 
     def accesses(self, site: int) -> tuple[SharedAccess, ...]:
-        """The accesses of the instruction at *site*, which are not kept: they are as many as the text has instructions."""
+        """The accesses of the instruction at *site* of which a byte is certainly accessed.
+
+        They are not kept: they are as many as the text has instructions.
+        """
         match = self.sites.get(site)
-        return () if match is None else tuple(self._find(site, match))
+        return () if match is None else tuple(a for a in self._find(site, match) if a.size)
+
+    def _least(self, site: int, match: Match, access: Access) -> int:
+        size = super()._least(site, match, access)
+        return size if not access.part or self.extent(site, access.part) == size else 0
 
 
 class Witness(NamedTuple):
@@ -135,13 +139,20 @@ class CertainAccesses:
     def all(self) -> list[SharedAccess]:
         """The accesses of instructions that threads may reach, in program order.
 
-        Without those of at most four bytes through a pointer, in a kernel without variables that it may point to.
+        Without those of at most four bytes through a pointer, in a kernel without variables that it may point to, and those to
+        one of several variables of one name.
         """
         rank, block_of, context_of = self.cfg.rank, self.cfg.block_of, self.model.views.context_of
         matches = self.memory.sites
         worth = {id(match): self._is_worth_asking(match) for match in matches.values()}
         sites = (i for i in sorted(matches) if worth[id(matches[i])] and block_of[i] in rank)
-        return [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
+        found = [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
+        names = self._ambiguous
+        return [a for a in found if not names or (of := self.variable(a)) is None or of[1].name not in names]
+
+    @cached_property
+    def _ambiguous(self) -> set[str]:
+        return ambiguous(self.model)
 
     def _is_worth_asking(self, match: Match) -> bool:
         """Whether the accesses of an instruction may be to a variable, or are so large that alignment matters."""
@@ -157,9 +168,9 @@ class CertainAccesses:
         """
         if variable.space == ".param":
             return variable.size if variable in self.model.function.parameters else 0
-        recorded = self.model.recorded
-        dynamic = not variable.size and variable.space == ".shared" and recorded is not None
-        return recorded.shared if dynamic and recorded is not None else variable.size
+        if not variable.size and variable.space == ".shared" and self.model.recorded is not None:
+            return self.model.recorded.shared
+        return variable.size
 
     def inside(self, access: SharedAccess, base: int, variable: Variable) -> bool:
         """Whether intervals show that *access* stays inside the *variable* at *base*."""
@@ -193,15 +204,12 @@ class CertainAccesses:
         p = values.before(condition.register, condition.at)
         if values.uniformity(p) is UniformityScope.CTA:
             return True
-        nodes = map(values.node, values.subexpressions(p, until=self._is_loaded))
+        parts = values.subexpressions(p, until=lambda value: type(values.node(value)) is Loaded)
         return self._ordinary(p) is None and any(
             type(node) is ParameterRead
             or (type(node) is SpecialRead and not SPECIAL_REGISTERS[node.name].distinguishes_threads)
-            for node in nodes
+            for node in map(values.node, parts)
         )
-
-    def _is_loaded(self, value: int) -> bool:
-        return type(self.values.node(value)) is Loaded
 
     def _span(self, access: SharedAccess, base: int) -> tuple[int, int] | None:
         """Where the bytes begin and end that *access* may touch, relative to *base*; None if that is not bounded."""
@@ -212,18 +220,11 @@ class CertainAccesses:
     def variable(self, access: SharedAccess) -> tuple[int, Variable] | None:
         """The variable in which *access* is meant to be, with its address as a value; None if it is not known to be one."""
         values = self.values
-        terms, _ = values.linear(access.address)
-        if all(type(values.node(t)) is not AddressOf for t, _ in terms):
-            if not self._may_advance(terms):
-                return None
-            terms, _ = values.linear(self.base(access))
-        bases = [(t, f) for t, f in terms if type(values.node(t)) is AddressOf]
-        variable = values.variable(bases[0][0]) if len(bases) == 1 and bases[0][1] == 1 else None
-        return None if variable is None else (bases[0][0], variable)
-
-    def _may_advance(self, terms: Terms) -> bool:
-        """Whether a loop may have advanced the address of a variable to a sum of *terms*: a quick test."""
-        return any(f == 1 and self.values.is_phi(t) for t, f in terms)
+        base = values.based_on(access.address)
+        if base is None and any(f == 1 and values.is_phi(t) for t, f in values.linear(access.address)[0]):
+            base = values.based_on(self.base(access))  # a loop may have advanced it
+        variable = None if base is None else values.variable(base)
+        return None if base is None or variable is None else (base, variable)
 
     @cached_property
     def _has_variables(self) -> bool:
@@ -273,15 +274,14 @@ class CertainAccesses:
         ask = _Question(access, base, wrong, again)
         for size in (None, *dict.fromkeys(self._expected(access, base))):
             shapes = [s for s in (self.shapes if size is None else ((size, 1, 1),)) if prod(s) >= least]
-            for positive in (False, True) if self._may_be_wrong(shapes, ask) else ():
-                found = self._in_all(shapes, positive, ask)
-                if found is not None:
-                    return found._replace(size=size)
+            found = self._in_all(shapes, ask) if self._may_be_wrong(shapes, ask) else None
+            if found is not None:
+                return found._replace(size=size)
         return None
 
     def _may_be_wrong(self, shapes: Sequence[Triple], ask: _Question) -> bool:
         """Whether an offset that the index of the thread alone decides is wrong in a CTA of the first shape: a quick test."""
-        offset = self.values.add(ask.access.address, self.values.times(ask.base, -1))
+        offset = self.values.minus(ask.access.address, ask.base)
         threads = self.model.views.context_of(ask.access.site).threads
         if not shapes or not self.values.addresses.is_index(offset):
             return bool(shapes)
@@ -292,14 +292,18 @@ class CertainAccesses:
         """A thread of a CTA of at least two that executes *access* at a known offset from *base*; None if none is known."""
         if self._is_open(access, base):
             return None
-        ask = _Question(access, base, _always, False)
-        shape = next((s for s in self.shapes if prod(s) >= 2), None)
-        return None if shape is None else self._in(shape, False, ask) or self._in(shape, True, ask)
+        shapes = (shape for shape in self.shapes if prod(shape) >= 2)
+        return self._in_all([*islice(shapes, 1)], _Question(access, base, _always))
 
     def _is_open(self, access: SharedAccess, base: int) -> bool:
-        """Whether the offset of *access* is computed from what no launch has in common: a quick test."""
+        """Whether the offset of *access* is computed from what no launch has in common: a quick test.
+
+        Which threads call a function is not known either.
+        """
         values = self.values
-        parts = islice(values.subexpressions(values.add(access.address, values.times(base, -1))), MAX_PARTS)
+        if not self.model.function.entry:
+            return True
+        parts = islice(values.subexpressions(values.minus(access.address, base)), MAX_PARTS)
         known = set(values.subexpressions(base))
         return any(type(values.node(v)) in _OPEN for v in parts if v not in known)
 
@@ -342,7 +346,7 @@ class CertainAccesses:
 
     def _planes(self, access: SharedAccess, base: int) -> T.BitSlices | None:
         """The offset of *access* from *base* in every thread, if the index of the thread alone decides it."""
-        return self.values.exact_slices(self.values.add(access.address, self.values.times(base, -1)))
+        return self.values.exact_slices(self.values.minus(access.address, base))
 
     def _room(self, access: SharedAccess) -> int | None:
         """A usual size of CTAs for which all accesses but *access* have room, which has room for an odd number of threads.
@@ -360,7 +364,7 @@ class CertainAccesses:
         """How many threads each access to a variable has room for, if all threads make it and their index decides where."""
         found = dict[tuple[int, int], int]()
         for access in self.all():
-            of = self.variable(access) if access.lanes == _ALL else None
+            of = self.variable(access) if access.lanes == ALL_LANES else None
             if of is None or not self.size(of[1]):
                 continue
             threads, planes = self.model.views.context_of(access.site).threads, self._planes(access, of[0])
@@ -375,22 +379,25 @@ class CertainAccesses:
 
     # ------------------------------------------------------------ executions
 
-    def _in_all(self, shapes: Sequence[Triple], positive: bool, ask: _Question) -> Witness | None:
-        """A witness in each of *shapes*, of which the last one is the answer."""
-        found = None
-        for shape in shapes:
-            found = self._in(shape, positive, ask)
-            if found is None:
-                return None
-        return found
+    def _in_all(self, shapes: Sequence[Triple], ask: _Question) -> Witness | None:
+        """A witness in each of *shapes*, of which the last one is the answer; with positive numbers only if need be."""
+        for asked in (ask, ask._replace(positive=True)):
+            found = None
+            for shape in shapes:
+                found = self._in(shape, asked)
+                if found is None:
+                    break
+            if found is not None:
+                return found
+        return None
 
-    def _in(self, shape: Triple, positive: bool, ask: _Question) -> Witness | None:
+    def _in(self, shape: Triple, ask: _Question) -> Witness | None:
         around = self.cfg.enclosing_loops(self.cfg.block_of[ask.access.site])
         around.sort(key=lambda h: -len(self.cfg.loops[h]))
         for warp in self._warps(shape, ask.access.site):
             begin = Place(shape, warp, tuple((h, 0) for h in around))
-            for place, lanes in self._iterations(begin, around[-_LOOPS:], positive, ask.again):
-                found = self._at(place, lanes, positive, ask)
+            for place, lanes in self._iterations(begin, around[-_LOOPS:], ask):
+                found = self._at(place, lanes, ask)
                 if found is not None:
                     return found
         return None
@@ -403,60 +410,58 @@ class CertainAccesses:
         return dict.fromkeys((*warps[:_WARPS], *warps[-_WARPS:]))
 
     def _iterations(
-        self, place: Place, headers: Sequence[int], positive: bool, again: bool, lanes: int = _ALL
+        self, place: Place, headers: Sequence[int], ask: _Question, lanes: int = ALL_LANES
     ) -> Iterator[tuple[Place, int]]:
         """The first two and the last iterations of loops, with the lanes for which they exist, as far as that is known."""
         if not headers:
             yield place, lanes
             return
         header, *inner = headers
-        yield from self._iterations(place, inner, positive, again, lanes)
-        last = self._last_iterations(place, header, positive)
+        yield from self._iterations(place, inner, ask, lanes)
+        last = self._last_iterations(place, header, ask.positive)
         known = [n for lane, n in enumerate(last) if n and lanes >> lane & 1]
         for over in {max(known, default=0), 1}:
             there = sum(
-                1 << lane for lane, n in enumerate(last) if (again and over == 1 if n is None else n >= over)
+                1 << lane
+                for lane, n in enumerate(last)
+                if (ask.again and over == 1 if n is None else n >= over)
             )
             if over and there & lanes:
-                yield from self._iterations(place.after(header, over), inner, positive, again, there & lanes)
+                yield from self._iterations(place.after(header, over), inner, ask, there & lanes)
 
     def _last_iterations(self, place: Place, header: int, positive: bool) -> Lanes:
-        key = place.after(header, 0), header, positive
+        place = place.after(header, 0)
+        key = place, header, positive
         if key not in self._last:
             self._last[key] = self._trial(place, positive).last_iterations(header)
         return self._last[key]
 
-    def _at(self, place: Place, lanes: int, positive: bool, ask: _Question) -> Witness | None:
+    def _at(self, place: Place, lanes: int, ask: _Question) -> Witness | None:
         """A lane of *lanes* that executes the access at a wrong offset, in these iterations."""
-        offsets = self._offsets(place, positive, ask)
-        lanes &= ask.access.lanes
+        trial, other = (self._trial(place._replace(layout=layout), ask.positive) for layout in (0, 1))
+        offsets, lanes = self._offsets(trial, ask), lanes & ask.access.lanes
         wrong = [
-            lane
+            (lane, offset)
             for lane, offset in enumerate(offsets)
             if offset is not None and lanes >> lane & 1 and abs(offset) < _FAR and ask.wrong(offset)
         ]
         if not wrong:
             return None
-        trial = self._trial(place, positive)
-        executing = trial.executing(ask.access.site)
-        wrong = [lane for lane in wrong if executing[lane] == 1 and trial.existing[lane]]
-        others = [self._offsets(place.laid_out(k), positive, ask) for k in range(1, LAYOUTS) if wrong]
-        for lane in wrong:
-            if all(each[lane] == offsets[lane] for each in others):
+        executing, there = (each.executing(ask.access.site) for each in (trial, other))
+        elsewhere = self._offsets(other, ask)
+        for lane, offset in wrong:
+            if executing[lane] == there[lane] == 1 and trial.existing[lane] and elsewhere[lane] == offset:
                 counts = tuple(p for p in trial.decided if self._ordinary(p) is None)
                 repeated = any(
-                    over and self._last_iterations(place.after(header, 0), header, positive)[lane] is None
+                    over and self._last_iterations(place, header, ask.positive)[lane] is None
                     for header, over in place.loops
                 )
-                return Witness(trial.first + lane, place.loops, offsets[lane] or 0, counts, repeated)
+                return Witness(trial.first + lane, place.loops, offset, counts, repeated)
         return None
 
-    def _offsets(self, place: Place, positive: bool, ask: _Question) -> Lanes:
+    def _offsets(self, trial: Certainty, ask: _Question) -> Lanes:
         """How far the access of each lane is from the base."""
-        trial = self._trial(place, positive)
-        return trial.lanes(
-            self.values.add(trial.unrolled(ask.access.address), self.values.times(ask.base, -1))
-        )
+        return trial.lanes(self.values.minus(trial.unrolled(ask.access.address), ask.base))
 
     def _trial(self, place: Place, positive: bool) -> Certainty:
         key = place, positive
@@ -526,9 +531,12 @@ def _always(value: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(NamedTuple):
+    """What :meth:`CertainAccesses.first` looks for."""
+
     access: SharedAccess
     base: int
     wrong: Callable[[int], bool]
-    again: bool
+    again: bool = False
+    positive: bool = False
+    """Whether the numbers that the launch states are taken to be positive."""

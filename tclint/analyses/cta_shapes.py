@@ -18,17 +18,15 @@ from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.since_barrier import WritesSince
 from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps
-from tclint.analyses.warp_races import race_doubt, warp_races
+from tclint.analyses.warp_races import Pairs, race_doubt, warp_races
 from tclint.ir.nodes import Special
+from tclint.isa.special_registers import WARP
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
-from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["Search", "ShapedConflict", "in_all_launches", "undoubted_races"]
 
-Pairs = Callable[[SharedAccess, SharedAccess], bool]
-"""Whether a conflict of two accesses is searched for."""
 Search = Callable[[KernelModel, Pairs | None], Iterable[Conflict]]
 """What finds the conflicts of a kernel in CTAs of one shape, at least those of some pairs, if these are given."""
 
@@ -53,7 +51,7 @@ _ODD = (
 """Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
 _SIZES = (256, 128, 512, 1024, 64)
 """Common sizes of one-dimensional CTAs."""
-_WARP, _TWO_WARPS = 32, 64
+_TWO_WARPS = 2 * WARP
 MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
@@ -96,7 +94,7 @@ def in_all_launches(model: KernelModel, direct: Iterable[Conflict], search: Sear
     found = found or _for_all_arguments(model, search)
     if has_warps(model):
         return found
-    return [each if each.condition else each._replace(condition=_more_than(_WARP)) for each in found]
+    return [each if each.condition else each._replace(condition=_more_than(WARP)) for each in found]
 
 
 def _decided_by_size(model: KernelModel) -> bool:
@@ -284,7 +282,7 @@ def _of_two_arrays(found: ShapedConflict) -> bool:
     if all(access.writes and not atomic(shaped, access.site) for access in (first, second)):
         return True
     values = shaped.values
-    distance = values.constant_of(values.add(first.address, values.times(second.address, -1)))
+    distance = values.constant_of(values.minus(first.address, second.address))
     return bool(distance) and not any(shaped.size(term) for term, _ in values.linear(first.address)[0])
 
 

@@ -12,7 +12,7 @@ from tclint.ir.inline import callees, reached
 from tclint.ir.nodes import FormUse, Function, Module
 from tclint.isa.callees import SYSTEM_CALLS
 
-__all__ = ["damage", "gaps", "hidden"]
+__all__ = ["ambiguous", "damage", "gaps", "hidden"]
 
 
 def damage(function: Function) -> Iterator[Reason]:
@@ -33,7 +33,8 @@ def gaps(model: Kernel) -> Iterator[Reason]:
         yield Reason(
             Span(error.start, error.end), f"the module does not assemble: {error.message}", "correct it"
         )
-    yield from _ambiguous(model)
+    for name in sorted(ambiguous(model))[:1]:
+        yield Reason(None, f"{name} is declared in several scopes", "give each variable a name of its own")
     found = list(hidden(model))
     for use in function.uses:
         if use.match is not None and use.match.problem:
@@ -64,7 +65,7 @@ def _reachable(model: Kernel, use: FormUse) -> list[int]:
     return [site for site in use.sites if model.cfg.block_of[site] in model.cfg.rank]
 
 
-def _ambiguous(model: Kernel) -> Iterator[Reason]:
+def ambiguous(model: Kernel) -> set[str]:
     """The names that are those of several variables (5.4.1): an instruction is not known to use one of them.
 
     Variables without a size all name the same memory, and parameters of calls are renamed.
@@ -80,9 +81,7 @@ def _ambiguous(model: Kernel) -> Iterator[Reason]:
         if v.space != ".param" and v.size
     )
     again = {name for name, count in names.items() if count > 1}
-    again |= {n for f in functions for n in f.redeclared if f.variables[n].space != ".param"}
-    for name in sorted(again)[:1]:
-        yield Reason(None, f"{name} is declared in several scopes", "give each variable a name of its own")
+    return again | {n for f in functions for n in f.redeclared if f.variables[n].space != ".param"}
 
 
 def _unknown_call(model: Kernel, callee: str) -> str:

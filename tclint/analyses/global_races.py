@@ -144,8 +144,8 @@ def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Confli
             return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
 
         # What is stored is followed along the path only where bytes overlap.
-        if not second.writes or not overlap(there):
-            return overlap(there)
-        return overlap(there & ~written_back(memory, first, second, route))
+        return overlap(there) and (
+            not second.writes or overlap(there & ~written_back(memory, first, second, route))
+        )
 
     yield from since.conflicts(starts, lambda access: access.writes is not since.writes, races)

@@ -57,17 +57,10 @@ class GlobalScopes:
     @cached_property
     def _strong(self) -> list[Site]:
         """The strong accesses to integers and numbers in global memory, as far as it is known from where."""
-        cfg = self.model.cfg
-        return sorted(
-            i
-            for use in self.model.function.uses
-            if use.match is not None
-            and use.match.strong
-            and not use.match.form.event
-            and _operands(use.match)
-            for i in use.sites
-            if cfg.block_of[i] in cfg.rank and self._origins(i)
+        strong = self.model.matching(
+            lambda match: match.strong and not match.form.event and _is_global(match)
         )
+        return [i for i in strong if self._origins(i)]
 
     def _race(self, site: Site, other: Site) -> bool:
         """Whether *other*, in another CTA, accesses the word of *site*, and one of the two writes it."""
@@ -155,24 +148,23 @@ class GlobalScopes:
         return match
 
     def _origins(self, site: Site) -> frozenset[int]:
-        return self.signals.origins(site, "write" if self._writes(site) else "read")
+        return self.signals.origins(site, self._verb(site))
 
     def _changes(self, site: Site) -> bool:
         """Whether *site* may change the word, unlike an atomic operation that adds 0 to read it."""
-        return self._writes(site) and not self.signals.changes_nothing(site)
+        return self._verb(site) == "write" and not self.signals.changes_nothing(site)
 
-    def _writes(self, site: Site) -> bool:
-        return bool(global_operands(self._match(site), "write"))
+    def _verb(self, site: Site) -> str:
+        return "write" if global_operands(self._match(site), "write") else "read"
 
     def _address(self, site: Site) -> int:
-        operand = self.model.instruction(site).named("a")
-        return -1 if operand is None else self.model.values.operand(operand, site)
+        address = self.model.named_value(site, "a")
+        return -1 if address is None else address
 
     def _disjoint(self, site: Site, other: Site) -> bool:
-        verbs = ("write" if self._writes(each) else "read" for each in (site, other))
-        return disjoint(self.model, site, next(verbs), other, next(verbs))
+        return disjoint(self.model, site, self._verb(site), other, self._verb(other))
 
 
-def _operands(match: Match) -> tuple[str, ...]:
-    """The operands that are addresses in global memory."""
-    return global_operands(match, "read") or global_operands(match, "write")
+def _is_global(match: Match) -> bool:
+    """Whether an operand is an address in global memory."""
+    return bool(global_operands(match, "read") or global_operands(match, "write"))

@@ -18,7 +18,7 @@ both have a scope that includes the other thread (8.7). A reduction reads nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from functools import cache, cached_property, partial
 from typing import NamedTuple
@@ -36,11 +36,12 @@ from tclint.isa.forms import Match
 from tclint.values import PathCondition
 from tclint.values.nodes import Compare, Negation, Select, SpecialRead
 
-__all__ = ["GlobalObservation", "GlobalSignals", "Word", "ordering"]
+__all__ = ["SWAPS", "GlobalObservation", "GlobalSignals", "Word", "ordering"]
 
 _COUNTING = (".add", ".inc")
-_SWAPS = (".exch", ".cas")
-_TESTED = (*_COUNTING, ".dec", *_SWAPS)
+SWAPS = (".exch", ".cas")
+"""The atomic operations that replace the word by an operand, not by what they compute of both."""
+_TESTED = (*_COUNTING, ".dec", *SWAPS)
 """The atomic operations by which threads count arrivals or take a lock; those of bits, minima and maxima claim something."""
 _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 
@@ -82,7 +83,7 @@ class GlobalSignals:
     @cached_property
     def observations(self) -> list[GlobalObservation]:
         """The observations, in the order of the text."""
-        found = (self._observation(i) for i in sorted(self._matching(_may_observe)))
+        found = (self._observation(i) for i in self.model.matching(_may_observe))
         return [each for each in found if each is not None]
 
     def _observation(self, site: Site) -> GlobalObservation | None:
@@ -112,11 +113,11 @@ class GlobalSignals:
         model, cfg = self.model, self.model.cfg
         instruction, block = model.instruction(site), cfg.block_of[site]
         header = next(cfg.nest.around(block), -1)
-        address = instruction.named("a")
+        address = model.named_value(site, "a")
         if header < 0 or address is None:
             return False
         loop = cfg.loops[header]
-        deciding = [model.values.operand(address, site)]
+        deciding = [address]
         if instruction.guard >= 0:
             deciding.append(model.values.before(instruction.guard, site))
         if not cfg.in_every_iteration(
@@ -219,7 +220,7 @@ class GlobalSignals:
     def acquiring_polls(self) -> list[Site]:
         """The loads in loops that acquire, and whose result decides a branch."""
         polls = self.model.fact(HappensBefore).points.spin_loads
-        return [i for i in self._matching(lambda match: ordering(match).acquires) if i in polls]
+        return [i for i in self.model.matching(lambda match: ordering(match).acquires) if i in polls]
 
     # ------------------------------------------------------------ signals
 
@@ -230,7 +231,7 @@ class GlobalSignals:
             for i in (seen.site, *signals)
             for match in (self.model.instruction(i).match,)
         )
-        if own in _SWAPS and not (others and all(each in _COUNTING for each in others)):
+        if own in SWAPS and not (others and all(each in _COUNTING for each in others)):
             return Word.LOCK
         return Word.COUNTER if any(each in _COUNTING for each in (own, *others)) else Word.FLAG
 
@@ -245,7 +246,7 @@ class GlobalSignals:
         sets = [i for i in self._strong_writes if self._lets_pass(i, seen)]
         match = self.model.instruction(seen.site).match
         if (
-            not sets and match is not None and match.combination in _SWAPS
+            not sets and match is not None and match.combination in SWAPS
         ):  # many give a lock back with a plain store
             sets = [i for i in self._plain_stores if self._in_passed(i, seen) and self._lets_pass(i, seen)]
         if not seen.waits:
@@ -341,7 +342,7 @@ class GlobalSignals:
 
     @cached_property
     def _strong_writes(self) -> list[Site]:
-        return sorted(self._matching(_may_set))
+        return self.model.matching(_may_set)
 
     def _in_passed(self, site: Site, seen: GlobalObservation) -> bool:
         """Whether *site* is executed only by threads that have passed an observation, as what gives back a lock is."""
@@ -354,7 +355,7 @@ class GlobalSignals:
     @cached_property
     def _plain_stores(self) -> list[Site]:
         """The weak stores of one integer to global memory."""
-        return sorted(self._matching(lambda match: not match.strong and _sets(match)))
+        return self.model.matching(lambda match: not match.strong and _sets(match))
 
     def narrow(self, site: Site) -> bool:
         """Whether a strong access has a scope that includes no thread of another CTA."""
@@ -370,15 +371,12 @@ class GlobalSignals:
         model, values = self.model, self.model.values
         if not any(model.instruction(i).wide for i in (signal, seen.site)):
             return not self._across_ctas(signal, seen)
-        here, there = (
-            None if (a := model.instruction(i).named("a")) is None else values.operand(a, i)
-            for i in (signal, seen.site)
-        )
-        if here is None or there is None or here != there:
+        here, there = (model.named_value(i, "a") for i in (signal, seen.site))
+        if here is None or here != there:
             return False
         nodes = (values.node(term) for term, _ in values.linear(here)[0])
         own = {node.name for node in nodes if type(node) is SpecialRead and node.name in _CTA_INDEX}
-        return bool(own) and own.issuperset(self._cta_indices)
+        return bool(own) and own.issuperset(self._grid_registers.intersection(_CTA_INDEX))
 
     def _across_ctas(self, signal: Site, seen: GlobalObservation) -> bool:
         """Whether a condition on the CTA separates the two sides, or a test is against the number of CTAs."""
@@ -392,53 +390,56 @@ class GlobalSignals:
         return any(type(n) is SpecialRead and n.name.startswith("%nctaid") for n in nodes)
 
     @cached_property
+    def _grid_registers(self) -> frozenset[str]:
+        """The indices of the CTA that the kernel reads, and the numbers of CTAs."""
+        read = (s.name for each in self.model.function.instructions for s in specials(each.operands))
+        return frozenset(name for name in read if "ctaid" in name)
+
+    @property
     def several_ctas(self) -> bool:
         """Whether the kernel asks which CTA it is, or how many there are."""
-        return any(
-            "ctaid" in s.name for each in self.model.function.instructions for s in specials(each.operands)
-        )
+        return bool(self._grid_registers)
 
     def of_one_cta(self, site: Site) -> bool:
-        """Whether *site* is executed by one CTA alone: its index is tested."""
-        values = self.model.values
-        return any(
+        """Whether *site* is executed by one CTA alone: its index is tested, or the number of CTAs."""
+        values, facts = self.model.values, self.model.views.context_of(site).facts
+        alone = (
+            values.compare("eq", values.special(name), values.constant(int(name.startswith("%nctaid"))), True)
+            for name in self._grid_registers
+            if not name.startswith("%cluster")
+        )
+        return any(values.entails(p, facts) for p in alone) or any(
             type(node := values.node(p)) is Compare
             and node.relation == "eq"
             and truth
             and any(Source.CTA in depends_on(values, operand) for operand in node.operands)
-            for p, truth in self.model.views.context_of(site).facts.items()
+            for p, truth in facts.items()
         )
-
-    @cached_property
-    def _cta_indices(self) -> set[str]:
-        """The indices of the CTA that the kernel reads."""
-        read = (s.name for each in self.model.function.instructions for s in specials(each.operands))
-        return {name for name in read if name in _CTA_INDEX}
 
     # ------------------------------------------------------------ announced data
 
     @cached_property
     def reads(self) -> frozenset[Site]:
         """The weak reads of global memory that the kernel does not declare to be read-only."""
-        return frozenset(self._matching(_is_weak_read))
+        return frozenset(self.model.matching(_is_weak_read))
 
     @cached_property
     def _strong_reads(self) -> frozenset[Site]:
         """The strong loads, which may read data as well: in old programs, all shared data are volatile."""
         return frozenset(
-            self._matching(lambda match: match.strong and not match.combination and _reads(match))
+            self.model.matching(lambda match: match.strong and not match.combination and _reads(match))
         )
 
     @cached_property
     def writes(self) -> frozenset[Site]:
         """What may write data to global memory: writes, asynchronous ones as well, and calls."""
-        written = self._matching(lambda match: bool(global_operands(match, "write")))
+        written = self.model.matching(lambda match: bool(global_operands(match, "write")))
         return frozenset((*written, *role_paths.calls(self.model)))
 
     @cached_property
     def _accesses(self) -> frozenset[Site]:
         """What may access global memory or call a function."""
-        accessed = self._matching(
+        accessed = self.model.matching(
             lambda match: bool(global_operands(match, "write") or global_operands(match, "read"))
         )
         return frozenset((*accessed, *role_paths.calls(self.model)))
@@ -485,17 +486,14 @@ class GlobalSignals:
             return False
         if any(model.reaches(i, seen.site) for i in self.acquires | self.releases):
             return False
-        place = self._place(read)
+        place = model.named_value(read, "a")
         for signal in signals:
-            writes = [w for w, r in self.announced(signal, seen) if r == read and self._place(w) == place]
+            writes = [
+                w for w, r in self.announced(signal, seen) if r == read and model.named_value(w, "a") == place
+            ]
             if self.unreleased(signal, writes) is not None:
                 return True
         return False
-
-    def _place(self, site: Site) -> int | None:
-        """The address that a load or a store states."""
-        operand = self.model.instruction(site).named("a")
-        return None if operand is None else self.model.values.operand(operand, site)
 
     def only_strong(self, write: Site, read: Site) -> bool:
         """Whether both accesses to data are strong, as those through a pointer to ``volatile`` are."""
@@ -601,7 +599,7 @@ class GlobalSignals:
     def acquires(self) -> frozenset[Site]:
         """What may order later reads after an observation, or ends what is known: fences, acquires, calls."""
         model = self.model
-        ordered = self._matching(lambda match: match.wide and ordering(match).acquires)
+        ordered = self.model.matching(lambda match: match.wide and ordering(match).acquires)
         return frozenset((*ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
 
     @cached_property
@@ -612,7 +610,7 @@ class GlobalSignals:
     @cached_property
     def releases(self) -> frozenset[Site]:
         """What may order earlier writes before a signal, or ends what is known: fences, releases, calls."""
-        released = self._matching(lambda match: match.wide and ordering(match).releases)
+        released = self.model.matching(lambda match: match.wide and ordering(match).releases)
         return frozenset((*released, *role_paths.calls(self.model)))
 
     @cached_property
@@ -620,13 +618,6 @@ class GlobalSignals:
         """The CTA barriers that all their threads leave together."""
         points = self.model.fact(HappensBefore).points
         return frozenset(i for i in points.barrier_sites(OrderScope.WARPS) if points.releases_together(i))
-
-    def _matching(self, holds: Callable[[Match], bool]) -> Iterator[Site]:
-        """The reachable instructions for whose match it *holds*."""
-        cfg = self.model.cfg
-        for use in self.model.function.uses:
-            if use.match is not None and holds(use.match):
-                yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
 
 
 def ordering(match: Match) -> Order:

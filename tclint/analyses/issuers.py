@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from tclint.analyses.execution import conditions
 from tclint.analyses.model import KernelModel
@@ -17,21 +17,8 @@ __all__ = [
     "copies_in_bulk",
     "issued_by_each_lane",
     "once_for_a_warp",
-    "reachable",
     "same_in_all_lanes",
 ]
-
-
-def reachable(model: KernelModel, wanted: Callable[[Match], bool]) -> list[int]:
-    """The reachable instructions whose match is *wanted*."""
-    rank, block_of = model.cfg.rank, model.cfg.block_of
-    return [
-        i
-        for use in model.function.uses
-        if use.match is not None and wanted(use.match)
-        for i in use.sites
-        if block_of[i] in rank
-    ]
 
 
 def _deciding(model: KernelModel, site: int) -> Iterator[int]:

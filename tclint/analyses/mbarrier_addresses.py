@@ -353,7 +353,7 @@ class MbarrierAddresses:
                 if type(values.node(v)) is not Undefined:
                     found.append(Home(v, leaves))
                 continue
-            rest = values.add(v, values.times(joined, -1))
+            rest = values.minus(v, joined)
             work += [Home(values.add(x, rest), leaves) for x in self._arms(joined)]
         return found
 

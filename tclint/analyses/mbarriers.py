@@ -129,16 +129,8 @@ class Mbarriers:
     @cached_property
     def sites(self) -> dict[int, Effects]:
         """The reachable instructions that name an mbarrier, in program order, each with what it does."""
-        rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
-        return dict(
-            sorted(
-                (i, match.form.effects)
-                for use in self.model.function.uses
-                if (match := use.match) is not None and not match.problem and match.form.mbarrier
-                for i in use.sites
-                if block_of[i] in rank
-            )
-        )
+        found = self.model.matching(lambda match: not match.problem and bool(match.form.mbarrier))
+        return {i: self.model.instruction(i).effects for i in found}
 
     def where(self, holds: Callable[[Effects], bool]) -> list[int]:
         """Those of :attr:`sites` with effects for which *holds* is true, in program order."""

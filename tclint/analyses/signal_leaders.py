@@ -57,43 +57,40 @@ class Leaders:
     def _of_other_warps(self, leader: Site, accesses: list[Site]) -> Beside | None:
         model = self.model
         own = T.whole(model.views.context_of(leader).threads, WARP)
-        synchronising = self._joining(OrderScope.WARPS) - {leader}
         for access in accesses:
-            context = model.views.context_of(access)
-            others = context.threads & ~own & T.full(model.values.threads)
-            if not others or not context.threads & own or not self._by_several(access, elected=True):
+            threads = model.views.context_of(access).threads
+            others = threads & ~own & T.full(model.values.threads)
+            if not others or not threads & own or not self._by_several(access, elected=True):
                 continue
-            after = access not in self.signals.writes
-            if after and not self._waits_for_nothing(leader, access, others, OrderScope.WARPS):
-                continue
-            first, then = (leader, access) if after else (access, leader)
-            path = self._path(first, then, synchronising)
+            path = self._unordered(leader, access, others, OrderScope.WARPS)
             if path is not None:
                 return Beside(access, others, path, False)
         return None
 
     def _of_its_warp(self, leader: Site, accesses: list[Site]) -> Beside | None:
-        model = self.model
         others = self._other_lanes(leader)
-        ends = self._joining(OrderScope.LANES) - {leader}
         for access in accesses if others else ():
-            theirs = model.views.context_of(access).threads & others
-            after = access not in self.signals.writes
-            first, then = (leader, access) if after else (access, leader)
-            if (
-                not theirs
-                or not model.reaches(first, then, ends)
-                or not self._by_several(access, elected=False)
-            ):
+            theirs = self.model.views.context_of(access).threads & others
+            if not theirs or not self._by_several(access, elected=False):
                 continue
-            if not after and not self._each_its_own(access):
+            if access in self.signals.writes and not self._each_its_own(access):
                 continue
-            if after and not self._waits_for_nothing(leader, access, others, OrderScope.LANES):
-                continue
-            path = self._path(first, then, ends)
+            path = self._unordered(leader, access, others, OrderScope.LANES)
             if path is not None:
                 return Beside(access, theirs, path, True)
         return None
+
+    def _unordered(self, leader: Site, access: Site, others: int, scope: OrderScope) -> Path | None:
+        """A path that leads to a *leader* from a write, or from it to a read, and on which nothing joins it with *others*."""
+        after = access not in self.signals.writes
+        first, then = (leader, access) if after else (access, leader)
+        ends = self._joining(scope) - {leader}
+        if not self.model.reaches(first, then, ends):  # costs far less than a search for a path
+            return None
+        if after and not self._waits_for_nothing(leader, access, others, scope):
+            return None
+        start = self.model.views.context_of(first)
+        return role_paths.follow_first(self.model, first, start, (then,), ends).witness
 
     def apart(self, signal: Site, writes: Iterable[Site]) -> Beside | None:
         """One of *writes* by lanes that a branch sends another way than the one that signals for them, before they join.
@@ -133,10 +130,6 @@ class Leaders:
             return 0
         leading = self.model.views.context_of(leader).threads
         return T.whole(leading, WARP) & ~leading & T.full(self.model.values.threads)
-
-    def _path(self, first: Site, then: Site, ends: frozenset[Site]) -> Path | None:
-        start = self.model.views.context_of(first)
-        return role_paths.follow_first(self.model, first, start, (then,), ends).witness
 
     def _waits_for_nothing(self, leader: Site, access: Site, others: int, scope: OrderScope) -> bool:
         """Whether *others* may reach *access* with nothing that they wait for in place of what the *leader* waits for.

@@ -79,7 +79,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
     def distance(self, address: int, other: int) -> int | None:
         """The distance in bytes from *other* to *address*; None if it is not a constant."""
         values = self.model.values
-        terms, constant = values.linear(values.add(address, values.times(other, -1)))
+        terms, constant = values.linear(values.minus(address, other))
         return None if terms else constant
 
     @cached_property

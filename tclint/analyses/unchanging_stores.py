@@ -31,7 +31,7 @@ def written_back(memory: SharedByWarps, read: SharedAccess, write: SharedAccess,
             node = values.node(node.value)
         if type(node) is not Loaded or node.site != read.site:
             return 0
-        apart = values.add(write.address, values.times(read.address, -1))
+        apart = values.minus(write.address, read.address)
         planes = values.bit_slices(values.add(apart, values.constant((place - node.index) * size)))
         if planes is None:
             return 0
@@ -86,7 +86,7 @@ def _source_of_copy(memory: SharedByWarps, store: SharedAccess) -> int | None:
         load = memory.model.instruction(node.site).match
         if match is None or load is None or load.element != match.element or load.space == ".shared":
             return None
-        apart = values.add(node.address, values.times(store.address, -1))
+        apart = values.minus(node.address, store.address)
         distance_here = (node.index - place) * int(match.element[2:]) // 8
         distances.add(values.add(apart, values.constant(distance_here)))
     distance = next(iter(distances)) if len(distances) == 1 else None

@@ -206,8 +206,10 @@ class UndefinedPaths:
         self._read_first: dict[int, bool] = {}
 
     def _everywhere(self, at: Site, register: int, bits: int) -> bool:
-        if self.all_threads and bits == UNWRITTEN:
-            return True
+        return (self.all_threads and bits == UNWRITTEN) or self._is_certain(register, at)
+
+    def _is_certain(self, register: int, at: Site) -> bool:
+        """Whether every path to an instruction leaves all bits of a register undefined."""
         certain, results = self.model.solution(CertainlyUndefined)
         return bool(results.before(at) & certain.bits((register,)))
 
@@ -261,27 +263,21 @@ class UndefinedPaths:
         """Whether the instruction would decide something with undefined bits in all registers that may have some."""
         if self.model.cfg.block_of[at] not in self.model.cfg.rank:
             return False
-        state, instruction = self.results.before(at), self.model.instruction(at)
-        reads = (*instruction.reads, instruction.guard)
-        undefined = {r: UNWRITTEN for r in reads if r >= 0 and state & self.may.bits((r,))}
-        return bool(undefined) and self._decided(at, undefined) is not None
+        state = self.results.before(at)
+        undefined = {r: UNWRITTEN for r in self._used(at) if state & self.may.bits((r,))}
+        return self._decided(at, undefined) is not None
 
     def certainly_decided(self, at: Site) -> Decides | None:
         """What registers decide at an instruction that are undefined on every path to it; None if nothing."""
-        certain, results = self.model.solution(CertainlyUndefined)
-        state, instruction = results.before(at), self.model.instruction(at)
-        reads = (*instruction.reads, instruction.guard)
-        undefined = {r: self._bits.whole(r) for r in reads if r >= 0 and state & certain.bits((r,))}
-        return self._decided(at, undefined) if undefined else None
+        undefined = {r: self._bits.whole(r) for r in self._used(at) if self._is_certain(r, at)}
+        return self._decided(at, undefined)
 
     def origins(self, register: int, at: Site) -> list[int]:
         """The unwritten registers that make *register* undefined on every path to an instruction."""
-        certain, results = self.model.solution(CertainlyUndefined)
         found, seen, work = set[int](), set[tuple[int, Site]](), [(register, at)]
         while work:
             register, at = work.pop()
-            state = results.before(at)
-            if (register, at) in seen or not state & certain.bits((register,)):
+            if (register, at) in seen or not self._is_certain(register, at):
                 continue
             seen.add((register, at))
             defs = self.model.reaching(self.model.values.defs.get(register, ()), (at,))
@@ -292,14 +288,19 @@ class UndefinedPaths:
 
     def decided(self, at: Site, state: UndefinedBits) -> Decides | None:
         """What undefined bits decide at an instruction; None if they decide nothing that can be observed there."""
+        return self._decided(at, self._read(at, state, self._used(at)))
+
+    def _used(self, at: Site) -> tuple[int, ...]:
+        """The registers that an instruction reads, and its guard, which is -1 if it has none."""
         instruction = self.model.instruction(at)
-        undefined = self._read(at, state, (*instruction.reads, instruction.guard))
-        return self._decided(at, undefined) if undefined else None
+        return (*instruction.reads, instruction.guard)
 
     def _decided(self, at: Site, undefined: Mapping[int, int]) -> Decides | None:
         instruction = self.model.instruction(at)
         match, flow = instruction.match, instruction.flow
-        if match is None or match.problem or not (flow or match.accesses or match.form.event):
+        if not undefined or match is None or match.problem:
+            return None
+        if not (flow or match.accesses or match.form.event):
             return None
         if instruction.guard in undefined:
             return Decides(

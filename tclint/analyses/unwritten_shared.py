@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tclint.analyses.extents import Extents
+from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Instruction, Site
+from tclint.ir.nodes import Instruction, Site, Variable
 from tclint.isa.accesses import Access, StateSpace, Via
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.values.nodes import AddressOf
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["UnwrittenRead", "UnwrittenShared"]
@@ -23,8 +23,8 @@ __all__ = ["UnwrittenRead", "UnwrittenShared"]
 MAX_COMPARISONS = 20_000
 """The pairs of reads and writes of one kernel whose bytes are compared."""
 _QUESTION = "unwritten shared memory"
-_DYNAMIC = ""
-"""What all variables without a size are called here: they begin at one address."""
+_Room = Variable | None
+"""A variable, or all of those without a size, which begin at one address."""
 
 
 class UnwrittenRead(NamedTuple):
@@ -41,8 +41,6 @@ class _Use(NamedTuple):
     """An access to a variable in shared memory."""
 
     access: SharedAccess
-    name: str
-    variable: str
     whole: bool
     """Whether any byte of the variable may be accessed: the number of bytes is not known, or it is an mbarrier."""
 
@@ -55,9 +53,9 @@ class UnwrittenShared:
         self._compared = 0
 
     def reads(self) -> Iterator[UnwrittenRead]:
-        """The reads, in program order; none if a write may be anywhere."""
+        """The reads, in program order; none if a write may be anywhere, or a name is that of several variables."""
         model = self.model
-        if not model.function.entry or not self._variables() or self._is_open():
+        if not model.function.entry or not self._variables() or self._is_open() or ambiguous(model):
             return
         writes = self._writes()
         if writes is None:
@@ -66,8 +64,8 @@ class UnwrittenShared:
             if model.cfg.block_of[site] not in model.cfg.rank or not self._observed(model.instruction(site)):
                 continue
             for access in model.shared.accesses(site):
-                name = None if access.writes else self._name(access.address)
-                if name is not None and (found := self._unwritten(access, name, writes)) is not None:
+                variable = None if access.writes else self._variable(access.address)
+                if variable is not None and (found := self._unwritten(access, variable, writes)) is not None:
                     yield found
 
     def _variables(self) -> bool:
@@ -90,21 +88,20 @@ class UnwrittenShared:
     def _calls(instruction: Instruction) -> bool:
         return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
-    def _writes(self) -> dict[str, list[_Use]] | None:
+    def _writes(self) -> dict[_Room, list[_Use]] | None:
         """Variable -> the writes to it; None if some write may be to any of them."""
-        model, found = self.model, dict[str, list[_Use]]()
+        model, found = self.model, dict[_Room, list[_Use]]()
         generic = self._makes_generic()
-        for use in model.function.uses:
-            writing = [a for a in use.match.accesses if a.writes and a.shared] if use.match else []
-            if not writing:
-                continue
-            for site in use.sites:
-                for access in writing if model.cfg.block_of[site] in model.cfg.rank else ():
-                    written = self._use(site, access)
-                    if written is not None:
-                        found.setdefault(written.variable, []).append(written)
-                    elif access.space is StateSpace.SHARED or generic:
-                        return None
+        for site in model.matching(lambda match: any(a.writes and a.shared for a in match.accesses)):
+            for access in model.instruction(site).accesses:
+                if not (access.writes and access.shared):
+                    continue
+                address = model.named_value(site, access.operand) if access.via is Via.ADDRESS else None
+                variable = None if address is None else self._variable(address)
+                if address is not None and variable is not None:
+                    found.setdefault(_room(variable), []).append(self._use(site, access, address))
+                elif access.space is StateSpace.SHARED or generic:
+                    return None
         return found
 
     def _makes_generic(self) -> bool:
@@ -115,33 +112,18 @@ class UnwrittenShared:
             for m in matches
         )
 
-    def _use(self, site: Site, access: Access) -> _Use | None:
-        """The use that an access is; None if its variable is not known."""
-        model = self.model
-        operand = model.instruction(site).named(access.operand)
-        if operand is None or access.via is not Via.ADDRESS:
-            return None
-        address = model.values.operand(operand, site)
-        name = self._name(address)
-        if name is None:
-            return None
-        size = None if access.object or access.extent == "" else model.shared.extent(site, access.extent)
-        made = SharedAccess(site, True, address, size or 1)
-        return _Use(made, name, self._called(name), size is None)
+    def _use(self, site: Site, access: Access, address: int) -> _Use:
+        size = None
+        if not access.object and access.extent != "":
+            size = self.model.shared.extent(site, access.extent)
+        return _Use(SharedAccess(site, True, address, size or 1), size is None)
 
-    def _name(self, address: int) -> str | None:
-        """The name of the variable in shared memory that an address is in; None if it is not known."""
+    def _variable(self, address: int) -> Variable | None:
+        """The variable in shared memory that an address is in; None if it is not known."""
         values = self.model.values
-        terms = values.linear(values.addresses.over_iterations(address).base)[0]
-        names = [(node.name, factor) for t, factor in terms if type(node := values.node(t)) is AddressOf]
-        if len(names) != 1 or names[0][1] != 1:
-            return None
-        name = names[0][0]
-        return name if self.model.space_of(name).startswith(".shared") else None
-
-    def _called(self, name: str) -> str:
-        variable = self.model.variable(name)
-        return name if variable is not None and variable.size else _DYNAMIC
+        base = values.based_on(values.addresses.over_iterations(address).base)
+        variable = None if base is None else values.variable(base)
+        return variable if variable is not None and variable.space.startswith(".shared") else None
 
     def _observed(self, instruction: Instruction) -> bool:
         """Whether what an instruction reads is used: by itself, or as what it loads."""
@@ -149,12 +131,12 @@ class UnwrittenShared:
         return not loaded or any(self.model.readers.get(r) for r in loaded)
 
     def _unwritten(
-        self, read: SharedAccess, name: str, writes: dict[str, list[_Use]]
+        self, read: SharedAccess, variable: Variable, writes: dict[_Room, list[_Use]]
     ) -> UnwrittenRead | None:
         """The read, if no write to its bytes can precede it."""
         model, extents = self.model, self.model.fact(Extents)
         later: list[Site] = []
-        for write in writes.get(self._called(name), ()):
+        for write in writes.get(_room(variable), ()):
             if self._follows(read.site, write.access.site):
                 later.append(write.access.site)
                 continue
@@ -167,7 +149,7 @@ class UnwrittenShared:
             mine, other = extents.of(read), extents.of(write.access)
             if mine is None or other is None or extents.may_overlap(mine, other):
                 return None
-        return UnwrittenRead(read.site, name, tuple(later))
+        return UnwrittenRead(read.site, variable.name, tuple(later))
 
     def _follows(self, read: Site, write: Site) -> bool:
         """Whether each thread that executes *write* has executed *read* before, and none does so again afterwards."""
@@ -177,3 +159,7 @@ class UnwrittenShared:
         first, second = cfg.block_of[read], cfg.block_of[write]
         before = read <= write if first == second else cfg.dominates(first, second)
         return before and not (read != write and self.model.reaches(write, read))
+
+
+def _room(variable: Variable) -> _Room:
+    return variable if variable.size else None

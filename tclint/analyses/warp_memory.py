@@ -15,16 +15,15 @@ from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Special, Variable
 from tclint.isa.effects import Barrier, Order
+from tclint.isa.special_registers import ALL_LANES, WARP
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
-from tclint.values.shared_memory import ALL_LANES, SharedAccess, SharedMemory
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
 __all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain"]
-
-_WARP = 32
 
 
 class SharedByWarps(SharedMemory):
@@ -61,7 +60,7 @@ class SharedByWarps(SharedMemory):
             or_, (self._outside(access) & threads for access, threads in self._by_the_last()), cta + 1
         )
         threads = (outside & -outside).bit_length() - 1
-        return T.full(threads // _WARP * _WARP or threads)
+        return T.full(threads // WARP * WARP or threads)
 
     def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""
@@ -151,7 +150,7 @@ class SharedByWarps(SharedMemory):
     @cached_property
     def has_room_for_warps(self) -> bool:
         """Whether an array has elements of a second warp, which are not those of the first one."""
-        first, second = T.full(_WARP), T.full(_WARP) << _WARP
+        first, second = T.full(WARP), T.full(WARP) << WARP
         for site in self.sites:
             for access in self.accesses(site):
                 form = self.addresses.form(access.address)

@@ -34,10 +34,10 @@ from tclint.isa.effects import Barrier
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["race_doubt", "warp_races"]
+__all__ = ["Pairs", "race_doubt", "warp_races"]
 
 Pairs = Callable[[SharedAccess, SharedAccess], bool]
-"""Whether a conflict of two accesses is of interest."""
+"""Whether a conflict of two accesses is searched for."""
 
 
 def warp_races(model: KernelModel, of_interest: Pairs | None = None) -> Iterator[Conflict]:
@@ -183,7 +183,7 @@ def _strides_by_cta(model: KernelModel, meeting: Conflict) -> bool:
         or first.size != second.size
     ):
         return False
-    apart = values.constant_of(values.add(second.address, values.times(first.address, -1)))
+    apart = values.constant_of(values.minus(second.address, first.address))
     size = abs(apart or 0) // first.size
     if not size or size % 32 or apart is None or apart % first.size or size >= values.threads:
         return False

@@ -78,15 +78,8 @@ class MbarrierObjects:
     @cached_property
     def uses(self) -> list[int]:
         """The reachable operations that require an initialised mbarrier, in order."""
-        cfg = self.model.cfg
-        return sorted(
-            i
-            for use in self.model.function.uses
-            if use.match is not None
-            and use.match.form.mbarrier
-            and not use.match.form.effects.bounds_mbarrier
-            for i in use.sites
-            if cfg.block_of[i] in cfg.rank
+        return self.model.matching(
+            lambda match: bool(match.form.mbarrier) and not match.form.effects.bounds_mbarrier
         )
 
     @cached_property

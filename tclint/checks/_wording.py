@@ -9,6 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, TRANSACTIONS
+from tclint.isa.special_registers import WARP
 
 __all__ = [
     "TWICE",
@@ -18,7 +19,9 @@ __all__ = [
     "copy_name",
     "if_repeated",
     "in_words",
+    "only_if",
     "repeats",
+    "several_warps",
     "times",
 ]
 
@@ -37,6 +40,16 @@ def if_repeated(model: KernelModel, path: Path) -> str:
     """The condition of a fault on a path around a loop that need not have a second iteration, in words; else ""."""
     heads = {edge.target for edge in path.edges if edge.source in model.cfg.loops.get(edge.target, ())}
     return "" if all(repeats(model, head) for head in heads) else TWICE
+
+
+def only_if(condition: str) -> str:
+    """A *condition* as the end of a clause of a message; empty if there is none."""
+    return f", if {condition}" if condition else ""
+
+
+def several_warps(model: KernelModel) -> str:
+    """The condition that the CTA has several warps; empty if the kernel states so many threads."""
+    return "" if (model.function.threads or 0) > WARP else f"the CTA has more than {WARP} threads"
 
 
 def copied_from(model: KernelModel, site: int) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.pretty import ValuePrinter
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._wording import TWICE, called, copied_from
+from tclint.checks._wording import TWICE, called, copied_from, only_if
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Variable
 from tclint.values.nodes import ParameterRead
@@ -65,10 +65,16 @@ def _outside(model: KernelModel, access: SharedAccess, base: int, variable: Vari
     verb = "writes" if access.writes else "reads"
     when = "" if witness is None else _when(model, access, base, witness)
     size = f"{room} byte{'s' * (room != 1)}"
-    return MA001.hit(
+    what = f"{called(model, access.site)} {verb} {which} of {name}{when}, but {name} has {size}"
+    return _hit(MA001, access, what, f"keep the access within {size}, or make {name} larger", condition)
+
+
+def _hit(rule: RuleId, access: SharedAccess, what: str, help: str, condition: str) -> Hit:
+    """The hit that says *what* is wrong with an access: of less severity if that is so under a *condition*."""
+    return rule.hit(
         site=access.site,
-        message=f"{called(model, access.site)} {verb} {which} of {name}{when}, but {name} has {size}{_if(condition)}",
-        help=f"keep the access within {size}, or make {name} larger",
+        message=f"{what}{only_if(condition)}",
+        help=help,
         condition=condition,
         severity=Severity.WARNING if condition else None,
         confidence=Confidence.MEDIUM if condition else None,
@@ -119,9 +125,9 @@ def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit 
     context = model.views.context_of(access.site)
     least, most, modulus = model.shared.remainder(access.address, multiple, lambda: context.threads)
     if least:
-        return _hit(model, access, multiple, f"it is {least} modulo {modulus}", None)
+        return _odd_hit(model, access, multiple, f"it is {least} modulo {modulus}")
     base = accesses.base(access)
-    offset = model.values.add(access.address, model.values.times(base, -1))
+    offset = model.values.minus(access.address, base)
     apart = model.shared.remainder(offset, multiple, lambda: context.threads)
     if (most, modulus) == (0, multiple) or (apart[0] == apart[1] and apart[2] == multiple):
         return None
@@ -131,7 +137,7 @@ def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit 
         if witness is not None:
             when = _when(model, access, base, witness)
             why = f"it is {(witness.offset + rest) % modulus} modulo {modulus}{when}"
-            return _hit(model, access, multiple, why, witness)
+            return _odd_hit(model, access, multiple, why, witness)
     if modulus == multiple:
         return None
     one = accesses.somewhere(access, base)
@@ -140,25 +146,18 @@ def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit 
         return None
     what = f"threads {one.thread} and {other.thread}" if one.thread != other.thread else "two iterations"
     why = f"those of {what} are {abs(other.offset - one.offset)} bytes apart"
-    return _hit(model, access, multiple, why, other)
+    return _odd_hit(model, access, multiple, why, other)
 
 
-def _hit(model: KernelModel, access: SharedAccess, multiple: int, why: str, witness: Witness | None) -> Hit:
-    condition = "" if witness is None else _condition(model, witness)
-    return MA002.hit(
-        site=access.site,
-        message=f"{_needs(model, access, multiple)}, but {why}{_if(condition)}",
-        help=f"align the address to {multiple} bytes, or access it in smaller pieces",
-        condition=condition,
-        severity=Severity.WARNING if condition else None,
-        confidence=Confidence.MEDIUM if condition else None,
-        about=frozenset((access.site,)),
+def _odd_hit(
+    model: KernelModel, access: SharedAccess, multiple: int, why: str, witness: Witness | None = None
+) -> Hit:
+    """The hit for an access whose address is no *multiple*, and *why*: so at least in the thread of a *witness*."""
+    what = (
+        f"the address of {model.instruction(access.site).opcode} must be a multiple of {multiple}, but {why}"
     )
-
-
-def _needs(model: KernelModel, access: SharedAccess, multiple: int) -> str:
-    opcode = model.instruction(access.site).opcode
-    return f"the address of {opcode} must be a multiple of {multiple}"
+    help = f"align the address to {multiple} bytes, or access it in smaller pieces"
+    return _hit(MA002, access, what, help, "" if witness is None else _condition(model, witness))
 
 
 def _contradicting(model: KernelModel, aligned: list[tuple[SharedAccess, int]]) -> Iterator[Hit]:
@@ -194,13 +193,12 @@ def _odd(model: KernelModel, same: list[tuple[SharedAccess, int]], multiple: int
             continue
         apart = (rest - common) % multiple
         yield replace(
-            _hit(
+            _odd_hit(
                 model,
                 access,
                 multiple,
                 f"the thread also executes {model.instruction(partner.site).opcode}, which must be aligned alike, "
                 f"{apart} bytes modulo {multiple} before it",
-                None,
             ),
             steps=(
                 Mark(partner.site, f"needs an address that is a multiple of {multiple}"),
@@ -219,14 +217,10 @@ def _together(model: KernelModel, one: int, other: int) -> bool:
 # ------------------------------------------------------------ words
 
 
-def _if(condition: str) -> str:
-    return f", if {condition}" if condition else ""
-
-
 def _when(model: KernelModel, access: SharedAccess, base: int, witness: Witness) -> str:
     """Which thread and which iteration it is, as far as these decide the address."""
     values = model.values
-    terms, _ = values.linear(values.add(access.address, values.times(base, -1)))
+    terms, _ = values.linear(values.minus(access.address, base))
     if not terms:
         return ""
     known = witness.size is not None or model.function.threads is not None or not witness.thread

@@ -11,7 +11,6 @@ from tclint.analyses.issuers import (
     by_several_threads,
     copies_in_bulk,
     issued_by_each_lane,
-    reachable,
     same_in_all_lanes,
 )
 from tclint.analyses.model import KernelModel
@@ -40,7 +39,7 @@ _WINDOW = 1 << 24
 @check(BK006)
 def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """Report copies that several threads of a warp provably execute with the same addresses."""
-    copies = reachable(model, lambda match: copies_in_bulk(match.form))
+    copies = model.matching(lambda match: copies_in_bulk(match.form))
     for threads, every in by_several_threads(model, copies).items():
         same = ((_effect(model, i), i) for i in every if same_in_all_lanes(model, i))
         for effect, sites in grouped(same).items():
@@ -110,7 +109,7 @@ def multicast_mask(model: KernelModel) -> Iterator[Hit]:
 def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
     """What is wrong with a CTA mask, in words, and the instruction that takes it."""
     size, why = _cluster(model) or (0, "")
-    for site in reachable(model, _multicasts):
+    for site in model.matching(_multicasts):
         value, match = model.value(site, "mask"), model.instruction(site).match
         if value is None or match is None:
             continue
@@ -127,7 +126,7 @@ def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
 @check(BK008)
 def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
     """Report destinations and mbarriers in the executing CTA of instructions that must write to another CTA."""
-    for site in reachable(model, lambda match: "remote" in match.form.roles):
+    for site in model.matching(lambda match: "remote" in match.form.roles):
         name = copy_name(model, site)
         named = {"a destination": model.value(site, "remote")}
         match = model.instruction(site).match
@@ -206,7 +205,7 @@ def calls_the_driver(model: KernelModel) -> Iterator[Hit]:
         becomes, _ = match.lowered(target) or ("", "")
         return becomes == "call" and not match.multicast and "destination" in match.form.roles
 
-    sites = reachable(model, calls)
+    sites = model.matching(calls)
     for own, some in grouped((_stays(model, site), site) for site in sites).items():
         into = f"into {_OWN_SPACE}"
         respelled = [(i, _in_own_space(model.instruction(i), target, version)) for i in some if own]
@@ -255,12 +254,11 @@ def _derived(model: KernelModel, address: int) -> bool:
     def own(value: int) -> bool:
         if value not in found:
             # A loop that advances a pointer leads back to it. Of too many values, nothing is said.
-            found[value] = len(found) < _MAX_DERIVED
+            terms, offset = values.linear(value)
+            found[value] = len(found) < _MAX_DERIVED and abs(offset) < _WINDOW
             found[value] = found[value] and any(
                 model.space(term).startswith(".shared") or (bool(bases) and all(map(own, bases)))
-                for term, bases in (
-                    (term, _bases(values, term)) for term, f in values.linear(value)[0] if f == 1
-                )
+                for term, bases in ((term, _bases(values, term)) for term, f in terms if f == 1)
             )
         return found[value]
 
@@ -272,12 +270,8 @@ def _derived(model: KernelModel, address: int) -> bool:
 
 
 def _bases(values: Values, term: int) -> tuple[int, ...]:
-    """The values of which *term* may be one, but for bits that a mask clears."""
+    """The values of which *term* may be one, but for bits that a mask clears and that name no CTA."""
     node = values.node(term)
-    return (
-        (node.value,)
-        if type(node) is Masked
-        else node.arms
-        if type(node) is Select
-        else values.arguments(term)
-    )
+    if type(node) is Masked:
+        return (node.value,) if ~node.mask & (1 << 32) - 1 < _WINDOW else ()
+    return node.arms if type(node) is Select else values.arguments(term)

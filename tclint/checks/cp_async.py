@@ -29,6 +29,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._causes import by_place
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import barrier_between
+from tclint.checks._wording import only_if
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
@@ -184,13 +185,12 @@ def _hit(
     copies = {each.conflict.operation.site for each in equivalent}
     reason = PendingReason.of(shaped.solution(CopyGroups)[0], conflict.path, copy, age, copies)
     remedy = reason.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
-    launches = ", if " * bool(condition) + condition
     if rule == CA003:
-        what = f"writes other data to shared memory that an earlier, unordered cp.async may still write{launches}"
+        what = f"writes other data to shared memory that an earlier, unordered cp.async may still write{only_if(condition)}"
         step = "starts to write the same bytes"
     else:
         verb = "overwrites" if conflict.use.writes else "reads"
-        what = f"{verb} shared memory that a cp.async may still write{launches}"
+        what = f"{verb} shared memory that a cp.async may still write{only_if(condition)}"
         step = f"{verb} the same bytes"
     threads = (shaped.views.context_of(i).threads for i in (copy, use))
     return rule.hit(
@@ -265,7 +265,7 @@ def _without_barrier(model: KernelModel, wait: int, equivalent: Collection[Shape
     verb = "overwrites" if conflict.use.writes else "reads"
     return CA005.hit(
         site=use,
-        message=f"{verb} shared memory that threads of other warps copy with cp.async{', if ' * bool(condition)}{condition}: "
+        message=f"{verb} shared memory that threads of other warps copy with cp.async{only_if(condition)}: "
         "each waits for its own copies only, and no barrier follows",
         steps=(
             Mark(

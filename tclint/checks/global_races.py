@@ -14,7 +14,7 @@ from functools import cached_property
 from tclint.analyses import role_paths
 from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
 from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
-from tclint.analyses.global_signals import GlobalSignals
+from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
@@ -22,6 +22,7 @@ from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
+from tclint.checks._wording import only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Site
@@ -32,7 +33,6 @@ from tclint.values import thread_masks as T
 MO008 = RuleId("MO008")
 MO009 = RuleId("MO009")
 
-_SWAPS = (".exch", ".cas")
 _GRID = "the grid has more than one CTA"
 
 
@@ -47,13 +47,11 @@ def cleared_while_others_add(model: KernelModel) -> Iterator[Hit]:
 def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit:
     add, in_cta = found[0]
     who = "other warps" if in_cta else "other CTAs"
-    condition = "the CTA has more than 32 threads" if in_cta else _GRID
-    if in_cta and (model.function.threads or 0) > WARP:
-        condition = ""
+    condition = several_warps(model) if in_cta else _GRID
     lacking = "no barrier" if in_cta else "no barrier of the grid"
     return MO008.hit(
         site=clear,
-        message=f"clears a counter to which {who} may have added already{', if ' * bool(condition)}{condition}: {lacking} "
+        message=f"clears a counter to which {who} may have added already{only_if(condition)}: {lacking} "
         "orders the two",
         steps=(
             Mark(clear, "clears it, at any time for the others"),
@@ -88,8 +86,7 @@ def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
 def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     first, second = meeting.operation, meeting.use
     verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
-    several = (model.function.threads or 0) > WARP
-    condition = "" if several else "the CTA has more than 32 threads"
+    condition = several_warps(model)
     steps = (
         Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
         for access, text in (
@@ -99,14 +96,14 @@ def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     )
     return MO009.hit(
         site=second.site,
-        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{', if ' * bool(condition)}{condition}: "
+        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{only_if(condition)}: "
         "no barrier orders the two",
         steps=tuple(steps),
         count=count,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         condition=condition,
-        confidence=None if several else Confidence.MEDIUM,
+        confidence=Confidence.MEDIUM if condition else None,
     )
 
 
@@ -129,20 +126,15 @@ class _Counters:
 
     @cached_property
     def _global_writes(self) -> list[Site]:
-        model = self.model
-        return sorted(
-            i
-            for use in model.function.uses
-            if use.match is not None and not use.match.form.event and global_operands(use.match, "write")
-            for i in use.sites
-            if model.cfg.block_of[i] in model.cfg.rank
+        return self.model.matching(
+            lambda match: not match.form.event and bool(global_operands(match, "write"))
         )
 
     @staticmethod
     def _adds(instruction: Instruction) -> bool:
         """Whether an atomic operation or a reduction combines what is there with an operand."""
         match = instruction.match
-        return match is not None and bool(match.combination) and match.combination not in _SWAPS
+        return match is not None and bool(match.combination) and match.combination not in SWAPS
 
     def _clears(self, site: Site) -> bool:
         """Whether a store writes a constant, and none that depends on a lock or a count."""
@@ -165,17 +157,13 @@ class _Counters:
         here, there = origins(model, clear, "write"), origins(model, add, "write")
         if not here or here != there or disjoint(model, clear, "write", add, "write"):
             return False
-        cleared, added = self._address(clear), self._address(add)
+        cleared, added = (model.named_value(site, "a") for site in (clear, add))
         if cleared is None or added is None:
             return False
         own, other = depends_on(self.model.values, cleared), depends_on(self.model.values, added)
         if own <= {Source.THREAD}:
             return other <= {Source.DATA, Source.THREAD} and (Source.DATA in other or not (own or other))
         return own == {Source.CTA, Source.THREAD} and other == {Source.DATA}
-
-    def _address(self, site: Site) -> int | None:
-        operand = self.model.instruction(site).named("a")
-        return None if operand is None else self.model.values.operand(operand, site)
 
     def _race(self, clear: Site, add: Site) -> bool | None:
         """Whether no CTA barrier orders an addition after *clear* (True) or none of the grid (False); None if one
@@ -188,7 +176,7 @@ class _Counters:
             return False
         if self._path(clear, add, self._grid_waits | self._cta_waits) is None:
             return None
-        here, there = (T.whole(model.views.context_of(i).threads, 32) for i in (clear, add))
+        here, there = (T.whole(model.views.context_of(i).threads, WARP) for i in (clear, add))
         return True if there & ~here else None
 
     def _path(self, start: Site, end: Site, ends: frozenset[Site]) -> Path | None:

@@ -18,11 +18,11 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.signal_leaders import Beside, Leaders
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
+from tclint.checks._wording import only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Site
 from tclint.isa.effects import Barrier, Order, spelled_order
-from tclint.isa.special_registers import WARP
 
 MO003 = RuleId("MO003")
 MO005 = RuleId("MO005")
@@ -34,6 +34,7 @@ _STALE = {
     Word.COUNTER: "may read the data from before the threads that were counted have written it",
     Word.FLAG: "may read the data from before the flag was set",
 }
+_OWN_CTA = "orders the threads of this CTA only"
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
 _PREVIOUS_ITERATION = (
     "the write is in the previous iteration of a loop around the flag, and may be of other data"
@@ -98,20 +99,15 @@ def _unacquired(
     if instruction.order is Order.VOLATILE:
         how = "a volatile load"
     what = f"{verb} a {word.value}"
-    message = f"{what} with {how}, and data in global memory is then read without an acquire"
+    lacking = f"with {how}, and data in global memory is then read without an acquire"
     if narrow:
-        message = f"{what} with a read of scope .cta, and then reads data that another CTA may have written"
+        lacking = "with a read of scope .cta, and then reads data that another CTA may have written"
     hit = MO003.hit(
         site=site,
-        message=message,
+        message=f"{what} {lacking}",
         steps=(
-            Mark(
-                site,
-                "orders the threads of this CTA only"
-                if narrow
-                else f"orders no other access after the {word.value}",
-            ),
-            *(Mark(i, "orders the threads of this CTA only") for i in barriers),
+            Mark(site, _OWN_CTA if narrow else f"orders no other access after the {word.value}"),
+            *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),
         ),
         help=f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
@@ -163,14 +159,13 @@ def _unreleased(
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
     narrow, word = signals.narrow(signal), signals.word(seen, signal)
-    where = "orders the threads of this CTA only"
     hit = MO005.hit(
         site=signal,
         message=_set_without_release(model, signal, word, narrow),
         steps=(
             Mark(write, "writes the data"),
-            *(Mark(i, "orders the threads of this CTA only") for i in barriers),
-            Mark(signal, where if narrow else f"orders no other access before the {word.value}"),
+            *(Mark(i, _OWN_CTA) for i in barriers),
+            Mark(signal, _OWN_CTA if narrow else f"orders no other access before the {word.value}"),
             *((Mark(seen.site, f"observes the {word.value} in another CTA"),) if seen.site != signal else ()),
             Mark(read, "reads the data in another CTA"),
         ),
@@ -216,7 +211,7 @@ def _before_others(
         MO007.hit(
             site=signal,
             message=f"signals for the {group[0]} while other {group[1]} may still write the data"
-            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} precedes it",
+            f"{only_if(condition)}: no {barrier[0]} precedes it",
             steps=(
                 Mark(found.access, "these write the data, too", role=model.describe_threads(found.others)),
                 Mark(signal, "lets threads of another CTA continue"),
@@ -248,7 +243,7 @@ def _without_others(
         MO007.hit(
             site=seen.site,
             message=f"waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
-            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} follows",
+            f"{only_if(condition)}: no {barrier[0]} follows",
             steps=(
                 Mark(write, "writes the data in another CTA"),
                 Mark(signal, "is the signal"),
@@ -272,7 +267,8 @@ def _terms(model: KernelModel, found: Beside) -> tuple[str, tuple[str, str], tup
     """The condition of a finding, the names of the group and of its parts, and those of the barrier of the group."""
     if found.lanes:
         return "", ("warp", "lanes"), ("bar.warp.sync", "__syncwarp()")
-    return _if_several_warps(model), ("CTA", "warps"), ("CTA barrier", "bar.sync, __syncthreads()")
+    condition = "" if model.awaits(Barrier.CTA) else several_warps(model)
+    return condition, ("CTA", "warps"), ("CTA barrier", "bar.sync, __syncthreads()")
 
 
 @check(MO010, analyses=(GlobalSignals,))
@@ -284,11 +280,8 @@ def narrower_than_its_observers(model: KernelModel) -> Iterator[Hit]:
 
 def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
     condition = "the grid has more than one CTA"
-    instruction = model.instruction(found.site)
-    match = instruction.match
-    how = (
-        "updates" if match is not None and match.combination else "reads" if instruction.writes else "writes"
-    )
+    how = "reads" if model.instruction(found.site).writes else "writes"
+    how = "updates" if _combines(model, found.site) else how
     message = f"{how} a word with scope .cta that other CTAs access, too, if {condition}"
     if found.waits:
         message = f"waits with a load of scope .cta for a word that other CTAs write, if {condition}"
@@ -305,12 +298,6 @@ def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
         condition=condition,
     )
     return hit if found.waits else hit.unshown(Severity.WARNING)
-
-
-def _if_several_warps(model: KernelModel) -> str:
-    """The condition that the CTA has several warps; empty if the kernel states so many threads, or has a barrier for them."""
-    stated = (model.function.threads or 0) > WARP
-    return "" if stated or model.awaits(Barrier.CTA) else "the CTA has more than 32 threads"
 
 
 def _combines(model: KernelModel, site: Site) -> bool:

@@ -30,6 +30,7 @@ from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import Barrier, Resource
+from tclint.isa.special_registers import ALL_LANES
 from tclint.replay.faults import replayed_without_fault
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
@@ -41,7 +42,6 @@ Item = TypeVar("Item")
 
 _QUESTION = "release of other threads' accesses"
 """What :attr:`KernelModel.ledger` calls the question whether an arrival releases accesses of other threads."""
-_ALL_LANES = 0xFFFFFFFF
 _WHOLE_WARPS = ("warp", "warpgroup")
 """What executes an instruction together for which all lanes of a warp wait for each other."""
 MAX_OPERATIONS_PER_MBARRIER = 16
@@ -146,7 +146,7 @@ class _Release:
         self._meetings = frozenset(
             i
             for i in order.points.collectives
-            if (mask := model.constant_of(i, "mask")) is not None and mask & _ALL_LANES == _ALL_LANES
+            if (mask := model.constant_of(i, "mask")) is not None and mask & ALL_LANES == ALL_LANES
         ).union(
             i
             for use in model.function.uses

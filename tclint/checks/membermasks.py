@@ -18,6 +18,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
 from tclint.isa.effects import Exchange, Order
 from tclint.isa.lane_exchange import shuffled
+from tclint.isa.special_registers import ALL_LANES
 from tclint.values import thread_masks as T
 from tclint.values.divergence import Split
 from tclint.values.nodes import Loaded, SpecialRead
@@ -26,7 +27,6 @@ from tclint.values.trials import Trial
 CV005 = RuleId("CV005")
 CV006 = RuleId("CV006")
 
-_EVERY_LANE = 0xFFFFFFFF
 _TOGETHER = frozenset(("lanes", "warp", "warpgroup", "cta", "cluster"))
 """The scopes of instructions that some other thread must execute too."""
 _STRONG = (Order.VOLATILE, Order.RELAXED, Order.ACQUIRE)
@@ -40,7 +40,7 @@ def membermasks(model: KernelModel) -> Iterator[Hit]:
     sites = grouped(
         (
             use.match.form.event,
-            (i, None if (mask := model.constant_of(i, "mask")) is None else mask & _EVERY_LANE),
+            (i, None if (mask := model.constant_of(i, "mask")) is None else mask & ALL_LANES),
         )
         for use in function.uses
         if use.match is not None and use.match.scope == "lanes"
@@ -54,7 +54,7 @@ def membermasks(model: KernelModel) -> Iterator[Hit]:
     made_up: list[tuple[_Fault, int]] = []
     for alike in sites.values():
         for i, mask in alike:
-            outside = lanes.outside(i, mask) if function.entry and mask not in (None, _EVERY_LANE) else 0
+            outside = lanes.outside(i, mask) if function.entry and mask not in (None, ALL_LANES) else 0
             if outside and mask is not None:
                 excluded.setdefault((outside, mask), []).append(i)
             elif mask is not None and lanes.split(i) and lanes.missing(i, mask, alike):
@@ -355,7 +355,7 @@ def _needs_more(model: KernelModel, named: int) -> bool:
     values = model.values
     return any(
         all(plane & named in (0, named) for plane in planes)
-        and any(plane & _EVERY_LANE not in (0, _EVERY_LANE) for plane in planes)
+        and any(plane & ALL_LANES not in (0, ALL_LANES) for plane in planes)
         for use in model.function.uses
         if use.match is not None and use.match.form.compute
         for i in use.sites
@@ -378,7 +378,7 @@ def _lanes_of(threads: int) -> int:
     """The lanes of *threads* if they are the same in every warp that has any; 0 otherwise."""
     found = set()
     while threads:
-        found.add(threads & _EVERY_LANE)
+        found.add(threads & ALL_LANES)
         threads >>= 32
     found.discard(0)
     return found.pop() if len(found) == 1 else 0
@@ -396,7 +396,7 @@ def _at_fault(model: KernelModel, fault: _Fault, sites: list[int]) -> Hit:
     i, condition = min(sites), fault.condition
     opcode = model.instruction(i).opcode
     if fault.lane >= 0:
-        mask = fault.lanes & _EVERY_LANE
+        mask = fault.lanes & ALL_LANES
         message = (
             f"{opcode} is executed by lane {fault.lane} with the membermask 0x{mask:x}, which excludes it"
         )
@@ -433,7 +433,7 @@ def _excluded(model: KernelModel, sites: list[int], mask: int, outside: int) -> 
     return CV006.hit(
         site=min(sites),
         message=f"{opcode} is executed by {threads}, which its membermask 0x{mask:x} excludes",
-        fixes=_masked(model, sites, _EVERY_LANE) if all(_whole(model, site) for site in sites) else (),
+        fixes=_masked(model, sites, ALL_LANES) if all(_whole(model, site) for site in sites) else (),
         help="include every lane that executes it in the membermask, 0xffffffff for a whole warp, "
         "or exclude the other lanes by a branch",
         count=len(sites),

@@ -31,7 +31,7 @@ from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._causes import by_place
 from tclint.checks._repairs import barrier_between
-from tclint.checks._wording import if_repeated
+from tclint.checks._wording import if_repeated, only_if
 from tclint.findings.scales import Confidence, Severity
 
 SM001 = RuleId("SM001")
@@ -110,7 +110,7 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
     )
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}{data}{', if ' * bool(condition)}{condition}: no barrier orders the two{only_some}",
+        message=f"{verb} shared memory that another warp {why}{data}{only_if(condition)}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.issuers import _deciding, by_several_threads, reachable
+from tclint.analyses.issuers import _deciding, by_several_threads
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import called
@@ -36,7 +36,7 @@ def _once_for_a_warp(match: Match) -> bool:
 @check(TC010)
 def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """An instruction for a single thread that several threads of a warp provably execute."""
-    for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
+    for threads, sites in by_several_threads(model, model.matching(_for_one_thread)).items():
         name = called(model, sites[0])
         who = model.describe_threads(threads)
         yield TC010.hit(
@@ -55,7 +55,7 @@ def not_elected(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: instructions for a single thread whose condition ptxas does not recognise as such."""
     values = model.values
     found: list[tuple[int, int]] = []
-    for i in reachable(model, _once_for_a_warp):
+    for i in model.matching(_once_for_a_warp):
         threads = model.views.context_of(i).threads
         if not threads or not T.at_most_one_lane(threads):
             continue

@@ -19,6 +19,7 @@ from tclint.dataflow.views import Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Site, Variable
 from tclint.isa.effects import Barrier, Effects, Engine, Exchange, Fence, Query, Resource
+from tclint.isa.forms import Match
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.nodes import AddressOf, Value
@@ -163,6 +164,12 @@ class Kernel:
         """The reachable instructions with effects for which *holds* is true, in program order."""
         return [i for i in self.events if holds(self.instruction(i).effects)]
 
+    def matching(self, holds: Callable[[Match], bool]) -> list[Site]:
+        """The reachable instructions for whose match *holds* is true, in program order."""
+        rank, block_of = self.cfg.rank, self.cfg.block_of
+        uses = (use for use in self.function.uses if use.match is not None and holds(use.match))
+        return sorted(i for use in uses for i in use.sites if block_of[i] in rank)
+
     @cached_property
     def _sites(self) -> dict[tuple[object, object], list[Site]]:
         found: dict[tuple[object, object], list[int]] = {}
@@ -210,6 +217,11 @@ class Kernel:
     def value(self, site: Site, role: str) -> Value | None:
         """The value of the operand that plays *role* at *site*; None if the instruction has no such operand."""
         operand: Operand | None = self.instruction(site).role(role)
+        return None if operand is None else self.values.operand(operand, site)
+
+    def named_value(self, site: Site, name: str) -> Value | None:
+        """The value of the operand *name* of the syntax line at *site*; None if the instruction has no such operand."""
+        operand: Operand | None = self.instruction(site).named(name)
         return None if operand is None else self.values.operand(operand, site)
 
     def mbarrier(self, site: Site) -> Value | None:

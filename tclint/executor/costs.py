@@ -18,6 +18,7 @@ these were contiguous.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum, auto
 from functools import lru_cache
 
 import numpy as np
@@ -26,7 +27,7 @@ from tclint._dataclass import dataclass
 from tclint.executor.memory import Array
 from tclint.executor.state import LANES
 
-__all__ = ["BANKS", "SECTOR", "Count", "sectors", "wavefronts"]
+__all__ = ["BANKS", "SECTOR", "Count", "Kind", "sectors", "wavefronts"]
 
 BANKS, _WORD = 32, 4
 SECTOR = 32
@@ -35,6 +36,16 @@ _ROWS = 8
 """The rows of a matrix."""
 _CACHED = 1 << 16
 """Patterns of addresses whose cost is kept: a loop has the same ones in every iteration."""
+
+
+class Kind(Enum):
+    """What decides how an access to shared memory is divided."""
+
+    LOAD = auto()
+    STORE = auto()
+    ROWS = auto()
+    """Of the rows of matrices, at an address for each of them."""
+    ATOMIC = auto()
 
 
 @dataclass(slots=True)
@@ -60,11 +71,10 @@ class Count:
 # ---------------------------------------------------------------- the costs
 
 
-def wavefronts(lanes: Array, offsets: Array, size: int, kind: str) -> tuple[int, int]:
+def wavefronts(lanes: Array, offsets: Array, size: int, kind: Kind) -> tuple[int, int]:
     """The wavefronts of one access to shared memory, and the ideal number of them.
 
     *lanes* are the active lanes, in order, *offsets* the offsets in shared memory of the *size* bytes that each accesses.
-    *kind* is ``load``, ``store``, ``rows`` of matrices, or ``atomic``.
     """
     start = int(offsets.min()) & -BANKS * _WORD
     return _wavefronts(
@@ -73,21 +83,21 @@ def wavefronts(lanes: Array, offsets: Array, size: int, kind: str) -> tuple[int,
 
 
 @lru_cache(_CACHED)
-def _wavefronts(which: bytes, where: bytes, size: int, kind: str) -> tuple[int, int]:
+def _wavefronts(which: bytes, where: bytes, size: int, kind: Kind) -> tuple[int, int]:
     lanes, offsets = np.frombuffer(which, np.uint8), np.frombuffer(where, np.int64)
     total = ideal = 0
     for part in _parts(lanes, offsets, size, kind):
         words = (offsets[part, None] >> 2) + np.arange(max(size // _WORD, 1))
-        distinct = words.ravel() if kind == "atomic" else np.unique(words)
+        distinct = words.ravel() if kind is Kind.ATOMIC else np.unique(words)
         total += int(np.bincount(distinct % BANKS).max())
         ideal += -(-len(distinct) // BANKS)
     return total, ideal
 
 
-def _parts(lanes: Array, offsets: Array, size: int, kind: str) -> Iterator[Array]:
+def _parts(lanes: Array, offsets: Array, size: int, kind: Kind) -> Iterator[Array]:
     """The indices of the *lanes* whose accesses are moved together."""
-    width = _ROWS if kind == "rows" else LANES * _WORD // max(size, _WORD)
-    if kind == "load" and size > _WORD and _paired(lanes, offsets):
+    width = _ROWS if kind is Kind.ROWS else LANES * _WORD // max(size, _WORD)
+    if kind is Kind.LOAD and size > _WORD and _paired(lanes, offsets):
         width *= 2
     for first in range(0, LANES, width):
         part = np.flatnonzero((lanes >= first) & (lanes < first + width))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tclint.executor.code import Op
-from tclint.executor.costs import Count, sectors, wavefronts
+from tclint.executor.costs import Count, Kind, sectors, wavefronts
 from tclint.executor.decode import Decoder
 from tclint.executor.memory import GENERIC, RANK, SHARED, WINDOW, Array
 from tclint.executor.signals import AGAIN
@@ -59,9 +59,8 @@ def _cost(d: Decoder, i: Instruction, access: Access) -> Callable[[Warp, Count],
     assert i.match is not None
     operand = d.needed(i, access.operand)
     where, length = d.address(operand), _length(d, i, access)
-    kind = (
-        "rows" if access.rows else "atomic" if i.match.form.updates else "store" if access.writes else "load"
-    )
+    kind = Kind.STORE if access.writes else Kind.LOAD
+    kind = Kind.ROWS if access.rows else Kind.ATOMIC if i.match.form.updates else kind
     rows, space = i.match.address_lanes, access.space
 
     def cost(w: Warp, count: Count) -> None:
@@ -108,9 +107,9 @@ def _length(d: Decoder, i: Instruction, access: Access) -> Callable[[Warp], Arra
         whole = np.full(LANES, extent, np.int64)
         return lambda w: whole
     stated = d.uniform(d.needed(i, extent))
-    given = i.named("src-size")
-    if access.writes or given is None:
+    if not access.part:
         return lambda w: np.full(LANES, stated(w), np.int64)
+    given = d.needed(i, access.part)
     amount = d.fetch(given)
     if isinstance(given, Not) or (isinstance(given, int) and d.types[given] == bool):
         return lambda w: np.where(amount(w), 0, stated(w)).astype(np.int64)

@@ -70,6 +70,8 @@ class Access:
     extent: int | str = ""
     """Its bytes, of which a thread accesses as many from the address on; or the operand that states their number. Empty if
     a descriptor, a tensor map, the layout of a matrix or the number of registers decides it."""
+    part: str = ""
+    """The operand by which the instruction may read only a part of these bytes, or none: of the others, nothing is needed."""
     own: bool = False
     """Whether it is certainly in shared memory of the CTA that executes the instruction."""
     rows: bool = False

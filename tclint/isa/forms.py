@@ -581,7 +581,8 @@ def _later(match: Match, names: Iterable[str], *, writes: bool) -> Iterator[Acce
         else:
             space = StateSpace.SHARED if name in shared else StateSpace.GLOBAL
             own = name in shared and one_cta and (match.own_shared or name == form.roles.get("source"))
-            yield Access(name, Via.ADDRESS, space, writes, True, proxy, _extent(match), own)
+            part = "" if writes or form.roles.get("part") not in match.named else form.roles["part"]
+            yield Access(name, Via.ADDRESS, space, writes, True, proxy, _extent(match), part, own)
 
 
 def _by_map(match: Match) -> Iterator[Access]:

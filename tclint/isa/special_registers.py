@@ -13,10 +13,12 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.isa.target import Availability
 
-__all__ = ["SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]
+__all__ = ["ALL_LANES", "SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]
 
 WARP = 32
 """Lanes of a warp (``WARP_SZ``, 4.5.1)."""
+ALL_LANES = (1 << WARP) - 1
+"""The mask of all of them."""
 Triple = tuple[int, int, int]
 """A size or a position along x, y and z."""
 _WARPS, _SMS = 64, 132

@@ -141,7 +141,7 @@ class Values:
         """The integer that a value is; None: not a constant."""
         self.linear = table.linear
         """A value as terms with factors, plus a constant: values with equal terms are a known distance apart."""
-        self.variable = table.variable
+        self.variable, self.based_on = table.variable, table.based_on
         """The variable whose address a value is; None: no such address."""
         self.separate = table.separate
         """Whether two values are the addresses of variables that do not overlap."""
@@ -149,8 +149,9 @@ class Values:
         """A value without the terms on which so many of its lowest bits do not depend."""
         self.constant, self.special, self.total = table.constant, table.special, table.total
         """Values of an integer, of a special register, and of terms with factors plus a constant."""
-        self.add, self.times, self.masked = table.add, table.times, table.masked
-        """The sum of two values, the product with a constant, and the bits of a mask."""
+        self.add, self.minus, self.times = table.add, table.minus, table.times
+        self.masked = table.masked
+        """The sum and the difference of two values, the product with a constant, and the bits of a mask."""
         self.compare, self.negate = table.compare, table.negate
         """The predicates ``a eq b`` or ``a lt b``, and ``not p``."""
 

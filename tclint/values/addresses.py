@@ -383,7 +383,7 @@ def _covered(offsets: set[int], size: int) -> Footprint | None:
 
 
 def numbers(planes: T.BitSlices, threads: T.Threads) -> Iterator[int]:
-    """The value of *planes* in each of *threads*, the last thread first."""
+    """The value of *planes* in each of *threads*, in their order."""
     start = max((threads & -threads).bit_length() - 1, 0)
     threads >>= start
     planes = tuple(plane >> start for plane in planes)
@@ -395,8 +395,9 @@ def numbers(planes: T.BitSlices, threads: T.Threads) -> Iterator[int]:
         joined = sum(
             int(f"{plane & threads:b}", 16) << j for j, plane in enumerate(planes[k : k + 4]) if plane
         )
-        digits.append(f"{joined:0{count}x}")
-    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
+        digits.append(f"{joined:0{count}x}"[::-1])
+    existing = f"{threads:b}"[::-1]
+    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), existing, strict=True):
         if there == "1":
             value = int(number, 16)
             yield value - (value >> len(planes) - 1 << len(planes))

@@ -7,15 +7,14 @@ that shape, as far as the launch is an ordinary one, of which the caller states 
 
 An instruction is in given iterations of the loops around it, and that these occur is a question of its own
 (:meth:`Certainty.last_iterations`). Of a loop that does not contain it, nothing is known. Variables are at made-up addresses,
-of which they have the declared alignment: a caller asks for two of these layouts, since only a distance that both agree on
-is one.
+of which they have the declared alignment: a caller asks for two layouts, since only what both agree on is certain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from tclint._dataclass import dataclass
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Variable
 from tclint.isa.callees import ASSERTION, SYSTEM_CALLS
@@ -35,10 +34,8 @@ from tclint.values.nodes import (
 )
 from tclint.values.trials import UNKNOWN, Lanes, Made, Trial
 
-__all__ = ["LAYOUTS", "Certainty", "Place", "ending"]
+__all__ = ["Certainty", "Place", "ending"]
 
-LAYOUTS = 2
-"""How many layouts of variables there are."""
 _SPACING = 1 << 21
 """Bytes from one variable to the next one: more than shared memory has."""
 _KNOWN = ("%tid", "%ntid", "%ctaid", "%laneid", "%lanemask")
@@ -47,8 +44,7 @@ _OPEN = frozenset((ParameterRead, Loaded, Allocated, FloatConstant))
 """The nodes of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where lanes are."""
 
     shape: Triple
@@ -57,15 +53,11 @@ class Place:
     loops: tuple[tuple[int, int], ...]
     """The headers of the loops around an instruction, the outer ones first, each with the iterations of it that are over."""
     layout: int = 0
+    """Which of the two layouts of variables it is, 0 or 1."""
 
     def after(self, header: int, iterations: int) -> Place:
         """The same after so many *iterations* of the loop of *header*."""
-        loops = tuple((h, iterations if h == header else n) for h, n in self.loops)
-        return Place(self.shape, self.warp, loops, self.layout)
-
-    def laid_out(self, layout: int) -> Place:
-        """The same with variables in another layout."""
-        return Place(self.shape, self.warp, self.loops, layout)
+        return self._replace(loops=tuple((h, iterations if h == header else n) for h, n in self.loops))
 
 
 class Certainty(Trial):
@@ -151,7 +143,7 @@ class Certainty(Trial):
         entered, steps = set[int](), set[int]()
         for source, argument in zip(self.cfg.sources[node.block], values.arguments(phi), strict=False):
             if source in body:
-                steps.add(values.add(argument, values.times(phi, -1)))
+                steps.add(values.minus(argument, phi))
             else:
                 entered.add(argument)
         if len(entered) != 1 or len(steps) != 1 or not self._is_fixed(min(steps), node.block):
@@ -170,7 +162,7 @@ class Certainty(Trial):
             start, step = self._counter(term, node)
             if start >= 0:
                 now = values.add(start, values.times(step, over))
-                total = values.add(total, values.times(values.add(now, values.times(term, -1)), factor))
+                total = values.add(total, values.times(values.minus(now, term), factor))
                 work += ((t, f * factor) for t, f in values.linear(now)[0])
         return total
 

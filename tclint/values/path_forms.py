@@ -21,8 +21,8 @@ __all__ = ["PathForms"]
 
 MAX_PHIS = 32
 """Phis that one address may depend on."""
-MAX_DISTANCE = 1 << 20
-"""The distance of addresses up to which they are compared: more than shared memory has."""
+FAR = 1 << 64
+"""More than the distance of any two addresses."""
 _PRODUCED = frozenset((Loaded, Unmodelled, CollectiveResult))
 """What an instruction produces: a new value each time."""
 _Sum = tuple[Terms, int]
@@ -112,16 +112,14 @@ class PathForms:
         """How far the values of *index* in two threads of one *group* are apart: the least, modulo *stride* unless it is 0,
         and the greatest distance.
 
-        A group is as many threads, from a multiple of this number on. If the values are unknown, 0 and MAX_DISTANCE.
+        A group is as many threads, from a multiple of this number on. If the values are unknown, any distance may be.
         """
         key = index, stride, group
         if key not in self._spacings:
-            thread_sets, found = self.addresses.thread_sets, (0, MAX_DISTANCE)
+            thread_sets, found = self.addresses.thread_sets, (0, FAR)
             planes = thread_sets.bit_slices(index)
             if planes is not None:
-                own = list(numbers(planes, T.full(thread_sets.threads)))[
-                    ::-1
-                ]  # numbers are those of the last first
+                own = list(numbers(planes, T.full(thread_sets.threads)))
                 groups = [sorted(own[k : k + group]) for k in range(0, len(own), group)]
                 found = (
                     min(_least_gap(each, stride) for each in groups),
@@ -255,8 +253,8 @@ class PathForms:
 
 
 def _least_gap(values: list[int], stride: int) -> int:
-    """The least distance of two of *values*, which are sorted, modulo *stride* unless it is 0; MAX_DISTANCE if there is only one."""
+    """The least distance of two of *values*, which are sorted, modulo *stride* unless it is 0; more than any distance if there is only one."""
     if stride:
         values = sorted(value % stride for value in values)
     around = [values[0] + stride] if stride else []
-    return min(map(sub, values[1:] + around, values), default=MAX_DISTANCE)
+    return min(map(sub, values[1:] + around, values), default=FAR)

@@ -16,20 +16,18 @@ from tclint.ir.nodes import Function, Memory, Site
 from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import WARP
+from tclint.isa.special_registers import ALL_LANES, WARP
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum, Value
 
-__all__ = ["ALL_LANES", "SharedAccess", "SharedMemory"]
+__all__ = ["SharedAccess", "SharedMemory"]
 
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
 _MAX_ADDRESS = (1 << 18) - 1
 """The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
-ALL_LANES = 0xFFFFFFFF
-"""All lanes of a warp."""
 _START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
 

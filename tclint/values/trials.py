@@ -163,7 +163,7 @@ class Trial:
         if planes is None:
             return None
         planes = tuple([plane >> self.first for plane in planes])
-        return tuple(numbers(planes, T.full(WARP)))[::-1]  # numbers begins with the last thread
+        return tuple(numbers(planes, T.full(WARP)))
 
     def _computed(self, value: int, node: Node) -> Lanes:
         evaluate = _EVALUATE.get(type(node))

@@ -210,6 +210,11 @@ class ValueTable:
             return terms[0][0]
         return self.intern(Sum, terms, constant)
 
+    def based_on(self, value: Value) -> Value | None:
+        """The address of a variable from which *value* is an offset; None if it is one from none, or from several."""
+        bases = [(t, factor) for t, factor in self.linear(value)[0] if type(self.node(t)) is AddressOf]
+        return bases[0][0] if len(bases) == 1 and bases[0][1] == 1 else None
+
     def add(self, a: Value, b: Value, width: int = 64) -> Value:
         """a + b as a sum of terms."""
         if (number := self.constant_of(b)) is None and (number := self.constant_of(a)) is not None:
@@ -230,6 +235,10 @@ class ValueTable:
             return self.intern(Arithmetic, "add", ".s64", tuple(sorted((a, b))))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
+
+    def minus(self, a: Value, b: Value) -> Value:
+        """a - b as a sum of terms."""
+        return self.add(a, self.times(b, -1))
 
     def times(self, a: Value, factor: int, width: int = 64) -> Value:
         """*a* times a constant."""

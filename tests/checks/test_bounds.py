@@ -10,18 +10,13 @@ from tclint.analyses.model import KernelModel
 from tclint.checks.bounds import outside
 from tclint.findings.scales import Severity
 from tclint.recording import Recording
-from tests.tools.support import built, by_rule, kernel, lint, module
+from tests.tools.support import OWN_WORD, built, by_rule, kernel, lint, module
 
-START = """
+START = f"""
     .shared .align 16 .b8 tile[512];
     .local .align 16 .b8 depot[64];
     mov.u32 %r0, %tid.x;
-    ld.param.u64 %rd0, [pointer];
-    ld.param.u32 %r9, [number];
-    cvta.to.global.u64 %rd1, %rd0;
-    mov.u32 %r1, tile;
-    shl.b32 %r2, %r0, 2;
-    add.u32 %r3, %r1, %r2;
+    {OWN_WORD}
     mov.u32 %r8, 0;
 """
 TABLE = (
@@ -64,10 +59,13 @@ again:
         "ld.param.u32 %r8, [number+4];",
         "atom.shared.add.u32 %r8, [%r3+128], 1;",
         "cp.async.cg.shared.global [tile+504], [%rd1], 16;",
+        "cp.async.cg.shared.global [tile+504], [%rd1], 16, %r9;",
+        "cp.async.cg.shared.global [tile], [words+32], 16, 16;",
         "setp.gt.u32 %p0, %r0, 99; @%p0 ld.shared.u32 %r8, [%r3+112];",
         "setp.lt.u32 %p0, %r0, 100; selp.u32 %r4, 0, 16, %p0; add.u32 %r4, %r4, %r3; ld.shared.u32 %r8, [%r4];",
         "min.u32 %r4, %r0, 100; shl.b32 %r4, %r4, 3; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
         "cvta.shared.u32 %r4, tile; ld.u32 %r8, [%r4+512];",
+        "and.b32 %r4, %r1, 15; setp.eq.u32 %p0, %r4, 0; @%p0 ld.shared.u32 %r8, [tile+512];",
         loop(33),
         loop(32, "le"),
         loop(36, "ne", 4),
@@ -87,6 +85,9 @@ def test_a_thread_leaves_the_variable(body: str) -> None:
         "ld.global.u32 %r8, [there+4096];",
         "ld.global.u32 %r8, [%rd1+-4];",
         "ld.param.u32 %r8, [pointer+4];",
+        "cp.async.cg.shared.global [tile], [words+32], 16, %r9;",
+        "setp.eq.u32 %p0, %r9, 7; cp.async.cg.shared.global [tile], [words+32], 16, %p0;",
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [tile], [words+16], 32, 0, 16, [tile];",
         "setp.lt.u32 %p0, %r0, 127; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "setp.lt.u32 %p0, %r0, 100; selp.u32 %r4, 16, 0, %p0; add.u32 %r4, %r4, %r3; ld.shared.u32 %r8, [%r4];",
         "min.u32 %r4, %r0, 63; shl.b32 %r4, %r4, 3; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
@@ -98,6 +99,10 @@ def test_a_thread_leaves_the_variable(body: str) -> None:
         "setp.gt.u32 %p0, %r0, 200; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "setp.gt.u32 %p0, %r0, 99; @%p0 trap; ld.shared.u32 %r8, [%r3+112];",
         "setp.gt.u32 %p0, %r0, 99; @%p0 ret; ld.shared.u32 %r8, [%r3+112];",
+        "and.b32 %r4, %r1, 127; setp.eq.u32 %p0, %r4, 0; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "{ .local .b8 x[4]; st.local.b8 [x], %r8; } { .local .b8 x[8]; st.local.b8 [x+4], %r8; }",
+        "{ .shared .align 8 .b8 words[4]; st.shared.b32 [words], %r8; } ld.global.u32 %r8, [words+28];",
+        "and.b32 %r4, %r1, 127; setp.ne.u32 %p0, %r4, 0; @%p0 ld.shared.u32 %r8, [tile+512];",
         loop(32),
         loop(31, "le"),
         loop(32, "ne", 4),
@@ -205,6 +210,27 @@ def test_an_address_is_misaligned(body: str) -> None:
 )  # fmt: skip
 def test_nothing_is_reported_that_may_be_aligned(body: str) -> None:
     assert not messages(body, "MA002")
+
+
+@pytest.mark.parametrize(
+    ("access", "found"), [("%r2+-128", ""), ("tile+400", "MA001"), ("tile+398", "MA001 MA002")]
+)
+def test_some_threads_may_call_a_function(access: str, found: str) -> None:
+    called = f"""
+.shared .align 16 .b8 tile[400];
+.visible .func f()
+{{
+    .reg .b32 %r<3>;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, tile;
+    mad.lo.u32 %r2, %r1, 4, %r2;
+    st.shared.u32 [{access}], %r1;
+    ret;
+}}
+"""
+    report = lint(module(called))
+    assert {f.rule.id for f in report.findings} == set(found.split())
+    assert all(f.severity is Severity.WARNING for f in by_rule(report, "MA001"))
 
 
 def test_two_iterations_contradict_each_other() -> None:

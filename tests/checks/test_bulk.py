@@ -611,6 +611,8 @@ UNKNOWN = "ld.shared.u32 %r20, [tile];\n"
         ("mov.u32 %r21, full;\n" + PEER.format("%r21") + CLUSTER_LOAD.format("tile", "%r20"), 0),
         (PAIRED + CLUSTER_LOAD.format("%r20", "full"), 0),
         (UNKNOWN + CLUSTER_LOAD.format("%r20", "full"), 0),
+        ("add.u32 %r20, %r1, 16777216;\n" + CLUSTER_LOAD.format("%r20", "full"), 0),
+        ("and.b32 %r20, %r1, -16777217;\n" + CLUSTER_LOAD.format("%r20", "full"), 0),
         (UNKNOWN + "selp.b32 %r20, %r20, %r1, %p0;\n" + CLUSTER_LOAD.format("%r20", "full"), 0),
     ],
 )

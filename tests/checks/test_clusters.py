@@ -7,10 +7,10 @@ import pytest
 from tclint.findings.finding import Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import OWN_WORD, by_rule, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
-START = """
+START = f"""
     .shared .align 16 .b8 tile[512];
     .shared .align 16 .b8 response[16];
     .shared .align 8 .b64 full;
@@ -19,12 +19,7 @@ START = """
     mov.u32 %r0, %tid.x;
     setp.eq.u32 %p0, %r0, 0;
     setp.lt.u32 %p1, %r0, 64;
-    ld.param.u64 %rd0, [pointer];
-    ld.param.u32 %r9, [number];
-    cvta.to.global.u64 %rd1, %rd0;
-    mov.u32 %r1, tile;
-    shl.b32 %r2, %r0, 2;
-    add.u32 %r3, %r1, %r2;
+    {OWN_WORD}
     mov.u32 %r4, %cluster_ctarank;
     xor.b32 %r5, %r4, 1;
     mapa.shared::cluster.u32 %r6, %r3, %r5;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.finding import FileReport
 from tclint.findings.scales import Severity
 from tests.tools.support import by_rule, kernel, lint, module
 
@@ -47,11 +48,9 @@ STATUS = "@%p0 st.relaxed.{}.global.v2.u32 [%rd2], {{%r8, %r7}};"
 LOCK = "take:\natom.gpu.global.cas.b32 %r5, [%rd9], 0, 1;\nsetp.ne.u32 %p3, %r5, 0;\n@%p3 bra take;"
 
 
-def severities(*body: str) -> list[Severity]:
-    source = module(
-        kernel("\n".join((START, *body, "ret;")), parameters=".param .u64 words, .param .u64 keys")
-    )
-    return [f.severity for f in by_rule(lint(source), "MO010")]
+def report(*body: str) -> FileReport:
+    text = "\n".join((START, *body, "ret;"))
+    return lint(module(kernel(text, parameters=".param .u64 words, .param .u64 keys")))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +70,9 @@ def severities(*body: str) -> list[Severity]:
         ([ADD.format("cta", "%rd2"), ADD.format("gpu", "%rd2")], []),
         # One CTA alone: by its index, as the holder of a lock, or as the last one.
         (["@!%p2 bra over;", ADD.format("cta", "%rd0"), "over:"], []),
+        (["setp.lt.u32 %p3, %r1, 1;\n@%p3", ADD.format("cta", "%rd0")], []),
+        (["mov.u32 %r9, %nctaid.x;\nsetp.ne.u32 %p3, %r9, 1;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"], []),
+        (["mov.u32 %r9, %nctaid.x;\nsetp.ne.u32 %p3, %r9, 2;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"], [NOTE]),
         ([LOCK, ADD.format("cta", "%rd0"), "atom.gpu.global.exch.b32 %r5, [%rd9], 0;"], []),
         (["atom.global.add.u32 %r5, [%rd9], 1;\nsetp.ne.u32 %p3, %r5, 99;\n@%p3 bra over;", ADD.format("cta", "%rd0"), "over:"],
          []),
@@ -97,7 +99,8 @@ def severities(*body: str) -> list[Severity]:
     ],
 )  # fmt: skip
 def test_a_scope_lacks_the_other_ctas(body: list[str], found: list[Severity]) -> None:
-    assert severities("ld.param.u32 %r20, [words];", *body) == found
+    hits = by_rule(report("ld.param.u32 %r20, [words];", *body), "MO010")
+    assert [hit.severity for hit in hits] == found
 
 
 def test_a_kernel_that_asks_for_no_cta_may_have_one() -> None:
@@ -112,26 +115,13 @@ def test_a_kernel_that_asks_for_no_cta_may_have_one() -> None:
 
 def test_a_narrow_flag_that_announces_data_is_one_finding() -> None:
     """It is reported as what it leaves unordered, which is worse."""
-    data = (
+    found = report(
         "st.global.u32 [%rd3+4096], %r3;",
-        "ld.global.u32 %r8, [%rd3+4096];\nst.global.u32 [%rd3+8192], %r8;",
+        "fence.acq_rel.gpu;",
+        ADD.format("gpu", "%rd0"),
+        POLL.format("cta", "%rd0"),
+        "ld.global.u32 %r8, [%rd3+4096];",
+        "st.global.u32 [%rd3+8192], %r8;",
     )
-    source = module(
-        kernel(
-            "\n".join(
-                (
-                    START,
-                    data[0],
-                    "fence.acq_rel.gpu;",
-                    ADD.format("gpu", "%rd0"),
-                    POLL.format("cta", "%rd0"),
-                    data[1],
-                    "ret;",
-                )
-            ),
-            parameters=".param .u64 words, .param .u64 keys",
-        )
-    )
-    report = lint(source)
-    assert by_rule(report, "MO003")
-    assert not by_rule(report, "MO010")
+    assert by_rule(found, "MO003")
+    assert not by_rule(found, "MO010")

@@ -5,19 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.scales import Confidence, Method
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import OWN_WORD, by_rule, kernel, lint, module
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
-START = """
+START = f"""
     .shared .align 128 .b8 tile[8192];
     .shared .align 8 .b64 full;
     mov.u32 %r0, %tid.x;
-    ld.param.u64 %rd0, [pointer];
-    ld.param.u32 %r9, [number];
-    cvta.to.global.u64 %rd1, %rd0;
-    mov.u32 %r1, tile;
-    shl.b32 %r2, %r0, 2;
-    add.u32 %r3, %r1, %r2;
+    {OWN_WORD}
     xor.b32 %r4, %r2, 508;
     add.u32 %r5, %r1, %r4;
     setp.eq.u32 %p0, %r0, 0;

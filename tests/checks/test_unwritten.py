@@ -119,6 +119,7 @@ WRITTEN = {
     "at an unknown generic address": "cvta.shared.u64 %rd4, %rd3;\nst.global.u64 [%rd2], %rd4;\nld.global.u64 %rd5, [%rd1];\nst.u32 [%rd5], %r9;\nld.shared.u32 %r5, [tile];" + OUT,
     "by another CTA": "mapa.shared::cluster.u32 %r6, %r3, 1;\nst.shared::cluster.u32 [%r6], %r9;\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\nld.shared.u32 %r5, [tile];" + OUT,
     "as an mbarrier": "mbarrier.init.shared.b64 [bar], 1;\nld.shared.u32 %r5, [bar];" + OUT,
+    "to one of two variables of a name": "{ .shared .align 4 .b8 x[4];\nst.shared.u32 [x], %r9; }\n{ .shared .align 4 .b8 x[64];\nmov.u32 %r6, x;\n" + LOOP.replace("%r5", "%r7").format("st.shared.u32 [%r6], %r9;\nadd.u32 %r6, %r6, 4;") + "\nbar.sync 0;\nld.shared.u32 %r5, [x+4]; }" + OUT,
     "but never used": "ld.shared.u32 %r5, [%r4];",
     "of another variable without a size": "mov.u32 %r6, other;\nst.shared.u32 [%r6], %r9;\nld.shared.u32 %r5, [dynamic];" + OUT,
     "by an atomic operation that all execute": "@%p1 st.shared.u32 [%r3], 0;\nbar.sync 0;\natom.shared.add.u32 %r5, [%r3], 1;" + OUT,

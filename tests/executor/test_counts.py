@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import wavefronts
-from tclint.executor.costs import Count, sectors
+from tclint.executor.costs import Count, Kind, sectors
 from tclint.executor.costs import wavefronts as of
 from tclint.executor.launch import Launch
 from tclint.executor.run import Policy, call
@@ -43,11 +43,11 @@ def test_wavefronts_are_those_that_are_known(case: wavefronts.Case) -> None:
     text = wavefronts.INSTRUCTIONS[case.instruction].text
     if "matrix" in text:
         rows = 8 if ".x1" in text else 32
-        found = of(lanes[:rows], offsets[:rows], 16, "rows")
+        found = of(lanes[:rows], offsets[:rows], 16, Kind.ROWS)
     else:
         size = 16 if "v4" in text else 8 if "v2" in text else 4
-        kind = "atomic" if text.startswith(("atom", "red")) else "store" if text.startswith("st") else "load"
-        found = of(lanes, offsets, size, kind)
+        kind = Kind.STORE if text.startswith("st") else Kind.LOAD
+        found = of(lanes, offsets, size, Kind.ATOMIC if text.startswith(("atom", "red")) else kind)
     assert found[0] == case.known
     assert found[1] <= found[0]
 
@@ -63,24 +63,24 @@ def test_the_kernels_of_the_measurement_count_their_case(name: str) -> None:
 @pytest.mark.parametrize(
     ("offset", "size", "kind", "expected"),
     [
-        (lambda n: n * 4, 4, "load", (1, 1)),
-        (lambda n: n, 1, "load", (1, 1)),
-        (lambda n: n * 2 + 512, 2, "store", (1, 1)),
-        (lambda n: n * 128, 4, "load", (32, 1)),
-        (lambda n: 0, 4, "atomic", (32, 1)),
-        (lambda n: n // 2 * 128, 4, "load", (16, 1)),
-        (lambda n: n * 128 + 64, 16, "store", (32, 4)),
+        (lambda n: n * 4, 4, Kind.LOAD, (1, 1)),
+        (lambda n: n, 1, Kind.LOAD, (1, 1)),
+        (lambda n: n * 2 + 512, 2, Kind.STORE, (1, 1)),
+        (lambda n: n * 128, 4, Kind.LOAD, (32, 1)),
+        (lambda n: 0, 4, Kind.ATOMIC, (32, 1)),
+        (lambda n: n // 2 * 128, 4, Kind.LOAD, (16, 1)),
+        (lambda n: n * 128 + 64, 16, Kind.STORE, (32, 4)),
     ],
 )
 def test_conflicts_are_what_exceeds_the_ideal(
-    offset: Callable[[int], int], size: int, kind: str, expected: tuple[int, int]
+    offset: Callable[[int], int], size: int, kind: Kind, expected: tuple[int, int]
 ) -> None:
     assert of(EVERY, np.array([offset(n) for n in range(32)]), size, kind) == expected
 
 
 def test_where_a_pattern_begins_does_not_matter_but_for_its_bank() -> None:
     words = EVERY * 8
-    assert len({of(EVERY, words + start, 4, "load") for start in range(0, 4096, 4)}) == 1
+    assert len({of(EVERY, words + start, 4, Kind.LOAD) for start in range(0, 4096, 4)}) == 1
 
 
 @pytest.mark.parametrize(

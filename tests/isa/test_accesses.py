@@ -34,6 +34,7 @@ def words(access: Access) -> str:
         )
     )
     found += [str(access.extent)] if access.extent else []
+    found += [f"or a part by {access.part}"] if access.part else []
     found += ["rows"] if access.rows else []
     found += ["mbarrier"] if access.object else []
     found += ["own"] if access.own else []

@@ -29,6 +29,13 @@ REGISTERS = """\
 """
 HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
 HOPPER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+OWN_WORD = """ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;"""
+"""The parameters of a :func:`kernel`, and in ``%r3`` the address of the word of ``tile`` that is of the thread ``%r0``."""
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;"
 
 

@@ -8,7 +8,7 @@ from tclint.analyses.lane_memory import SharedByLanes
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope
 from tclint.values.addresses import AddressForm
-from tclint.values.path_forms import MAX_DISTANCE
+from tclint.values.path_forms import FAR
 from tests.tools.support import model, value
 
 BODY = """
@@ -124,7 +124,7 @@ def test_the_spacing_is_that_of_two_threads_of_one_group(kernel: KernelModel) ->
     assert forms.spacing(index, 1024, 256) == (4, 1020)
     assert forms.spacing(index, 512, 256) == (0, 1020)
     assert forms.spacing(index, 512, 32) == (4, 124)
-    assert forms.spacing(value(kernel, OWN, "here"), 0, 32) == (0, MAX_DISTANCE)
+    assert forms.spacing(value(kernel, OWN, "here"), 0, 32) == (0, FAR)
 
 
 EXCHANGE = """
