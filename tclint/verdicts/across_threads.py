@@ -27,8 +27,9 @@ from tclint.values.nodes import (
     SpecialRead,
 )
 from tclint.verdicts.convergence import index_alone
+from tclint.verdicts.counting import Counting
 from tclint.verdicts.disjoint import AccessedBytes
-from tclint.verdicts.epochs import MemoryAccess, View
+from tclint.verdicts.epochs import MemoryAccess, Numbers, View
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
@@ -57,6 +58,7 @@ class AcrossThreads:
 
     def __init__(self, model: Kernel, bytes: AccessedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
+        self.counting = Counting(model, bytes.rings, bytes.definitions)
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
@@ -67,13 +69,20 @@ class AcrossThreads:
         threads = view.first | view.then
         if not view.first or not view.then or threads & (threads - 1) == 0:
             return True
-        here, there = self.bytes.of(a.site), self.bytes.of(b.site)
+        here, there = self._at(a.site, view.here, view), self._at(b.site, view.there, view)
         if here is None or there is None:
             return False
-        once = a.site == b.site and view.same(self.model.cfg.block_of[a.site])
+        once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
         warp = (a.rows or b.rows) and not once
         alike = self._lanes(view).stored(a.site) if once else 0
         return all(self._ranges_disjoint(x, y, view, warp, alike) for x in here for y in there)
+
+    def _at(self, site: int, numbers: Numbers, view: View) -> list[MemoryRange] | None:
+        """The bytes that an instruction accesses where counters have these *numbers*; None if they are not all known."""
+        found = self.bytes.of(site)
+        if found is None or not numbers:
+            return found
+        return [(self.counting.at(address, numbers, view.counters), size) for address, size in found]
 
     def _lanes(self, view: View) -> Lanes:
         """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""

@@ -88,7 +88,7 @@ class Convergence:
         self.by_index = stated and self.of_index <= self.assume
         """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
         known."""
-        self._holding: dict[tuple[int, int], int | None] = {}
+        self._holding: dict[int, int | None] = {}
         self.everyone = T.full(self.values.threads)
         self._indexed: dict[tuple[int, int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
@@ -306,14 +306,16 @@ class Convergence:
 
     def holding(self, register: int, at: int) -> T.Threads | None:
         """The threads in which a predicate is true just before an instruction; None unless their index alone decides."""
-        key = register, at
-        if key not in self._holding:
-            value = self.values.before(register, at)
-            decided = self.by_index and index_alone(self.values, value)
-            self._holding[key] = self.values.mask(value) if decided else None
-            if self._holding[key] is not None:
+        return self.threads_where(self.values.before(register, at))
+
+    def threads_where(self, predicate: int) -> T.Threads | None:
+        """The threads in which a *predicate* is true; None unless their index alone decides."""
+        if predicate not in self._holding:
+            decided = self.by_index and index_alone(self.values, predicate)
+            self._holding[predicate] = self.values.mask(predicate) if decided else None
+            if self._holding[predicate] is not None:
                 self.assumed |= self.of_index
-        return self._holding[key]
+        return self._holding[predicate]
 
     def _index_level(self, threads: T.Threads, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type

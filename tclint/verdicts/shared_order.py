@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
-from tclint.analyses.in_flight import State
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
@@ -25,16 +24,18 @@ from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import (
     SHARED,
     AccessPair,
-    Epoch,
+    Counters,
     Levels,
     MemoryAccess,
+    Numbers,
     OrderCertificate,
     OrderQuestions,
+    Reached,
+    Since,
     Space,
     View,
     Walk,
     check,
-    entered,
     first_epoch,
     full_barriers,
     of_all_threads,
@@ -51,6 +52,10 @@ MAX_OPEN = 32
 """The pairs that are not discharged after which no addresses are compared."""
 MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
+MAX_STEPS = 20_000
+"""The visits of a block, each for one alternative, of one walk."""
+MAX_FOLLOWED = 8
+"""The sets of counters that are followed for one kernel."""
 
 
 def barriers_of_all(of: Convergence) -> frozenset[int]:
@@ -76,6 +81,7 @@ class SharedOrder:
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
+        self._followed: dict[tuple[tuple[int, int], ...], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
 
     def outcome(self) -> Outcome:
@@ -86,24 +92,27 @@ class SharedOrder:
         if walk is None:
             why = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
             return Outcome(reasons=(Reason(None, why),))
-        claims: dict[AccessPair, Discharge] = {}
+        claims: dict[Walk, dict[AccessPair, Discharge]] = {walk: {}}
         obligations, reasons = list[Obligation](), list[Reason]()
         for pair in walk.pairs():
             if len(obligations) == MAX_PAIRS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_PAIRS} pairs of accesses"),))
-            discharge, why = self._discharge(walk, pair, cheap=len(reasons) >= MAX_OPEN), ""
+            cheap = len(reasons) >= MAX_OPEN
+            discharge, by, why = self._discharge(walk, pair, cheap=cheap), walk, ""
+            if discharge is None and not cheap and (found := self._counted(pair)) is not None:
+                discharge, by = found
             first, then = (span(self.function, site) for site in pair)
             if discharge is None:
-                why = self._why(walk, pair, cheap=len(reasons) >= MAX_OPEN)
+                why = self._why(walk, pair, cheap=cheap)
                 reasons.append(Reason(then, why, self._help))
             else:
-                claims[pair] = discharge
+                claims.setdefault(by, {})[pair] = discharge
             obligations.append(Obligation(first, then, self.what, discharge, why=why))
         if reasons:
             reasons = [*self._partial(), *reasons]
         else:
             try:
-                claimed = replace(walk.certificate, claims=claims)
+                claimed = [replace(by.certificate, claims=each) for by, each in claims.items()]
                 check(self.function, self.uniform.of, claimed, self.questions, self.space)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
@@ -159,37 +168,83 @@ class SharedOrder:
         """The barriers that all threads of the CTA execute together."""
         return barriers_of_all(self.uniform)
 
-    def walk(self) -> Walk | None:
-        """What may be passed, pending and executed at each block, without claims; None beyond :data:`MAX_PASSED`."""
+    def walk(self, counters: Counters | None = None) -> Walk | None:
+        """What may be passed and executed at each block, where *counters* are followed, without claims.
+
+        None beyond :data:`MAX_PASSED` and :data:`MAX_STEPS`, or if the number of a counter is not known.
+        """
         of = self.uniform.of
         once = {self.cfg.block_of[each.site] for each in self._accesses if self._together(each)}
         counted, count = frozenset(self._phis.keys() | once), len(self.cfg.blocks)
-        entry: list[Epoch] = [frozenset()] * count
-        pending: list[State] = [frozenset()] * count
-        threads = [0] * count
-        entry[0], threads[0] = first_epoch(counted), self.questions.everyone
-        made = OrderCertificate(self.uniform.levels, self.barriers, counted, entry, pending, threads, {})
-        walk, work = Walk(self.function, of.graph, made, self.questions, self.space), [0]
+        entry: list[dict[Since, Reached]] = [{} for _ in range(count)]
+        entry[0].update(first_epoch(counted, self.questions.everyone))
+        made = OrderCertificate(self.uniform.levels, self.barriers, counted, counters or {}, entry, {})
+        walk = Walk(self.function, of.graph, made, self.questions, self.space)
+        work: dict[int, set[Since]] = {0: set(entry[0])}
+        steps = 0
         while work:
-            b = work.pop()
-            epoch, state = walk.through(b)
-            for target, taking in walk.leaving(b):
-                known = entry[target], pending[target], threads[target]
-                entry[target] |= entered(epoch, target, counted)
-                pending[target] |= state
-                threads[target] |= taking
-                if len(entry[target]) > MAX_PASSED:
+            b = min(work)
+            epoch = {since: entry[b][since] for since in work.pop(b)}
+            steps += len(epoch)
+            for target, since, reached in walk.leaving(b, walk.through(b, epoch)):
+                known = entry[target].get(since)
+                entry[target][since] = reached.joined(known)
+                if len(entry[target]) > MAX_PASSED or steps > MAX_STEPS:
                     return None
-                if known != (entry[target], pending[target], threads[target]):
-                    work.append(target)
+                if known != entry[target][since]:
+                    work.setdefault(target, set()).add(since)
         return walk
+
+    # ------------------------------------------------------------ counters
+
+    def _counted(self, pair: AccessPair) -> tuple[Discharge, Walk] | None:
+        """What discharges a pair if the counters are followed on which its addresses depend; None if nothing does."""
+        ranges = [self.across.bytes.of(site) or () for site in pair]
+        addresses = [address for each in ranges for address, _ in each]
+        counters = self.across.counting.counters(addresses)
+        key = tuple(sorted(counters.items()))
+        if not key:
+            return None
+        if key not in self._followed and len(self._followed) < MAX_FOLLOWED:
+            self._followed[key] = self._follow(counters)
+        walk = self._followed.get(key)
+        discharge = None if walk is None else self._discharge(walk, pair, cheap=False)
+        return None if walk is None or discharge is None else (discharge, walk)
+
+    def _follow(self, counters: Counters) -> Walk | None:
+        """The walk that follows *counters*; None if there is none, or not all threads have one number of each."""
+        defined = map(self.questions.defined, counters)
+        if not all(self._levels.uniform(block, register) for block, register in defined):
+            return None
+        try:
+            return self.walk(counters)
+        except Refused:
+            return None
 
     # ------------------------------------------------------------ discharges
 
     @cached_property
     def questions(self) -> OrderQuestions:
         """What the checker asks."""
-        return OrderQuestions(self._disjoint, T.full(self.values.threads), self.uniform.holding)
+        return OrderQuestions(
+            self._disjoint,
+            T.full(self.values.threads),
+            self._holding,
+            self.across.counting.after,
+            self._defined,
+        )
+
+    def _defined(self, counter: int) -> tuple[int, int]:
+        """The block and the register of a counter."""
+        phi = self.values.phi(counter)
+        return phi.block, phi.register
+
+    def _holding(self, register: int, at: int, numbers: Numbers, counters: Counters) -> T.Threads | None:
+        """The threads in which a predicate is true just before an instruction, where counters have these *numbers*."""
+        predicate = self.values.before(register, at)
+        if not numbers or not self.across.bytes.definitions.dominate(register, at):
+            return self.uniform.threads_where(predicate)
+        return self.uniform.threads_where(self.across.counting.at(predicate, numbers, counters))
 
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
@@ -205,7 +260,7 @@ class SharedOrder:
         if walk.both_atomic(pair):
             return Discharge.ATOMIC
         first, then = (walk.accesses[site] for site in pair)
-        if not cheap and self._disjoint(first, then, walk.view(pair, self._levels)):
+        if not cheap and all(self._disjoint(first, then, view) for view in walk.views(pair, self._levels)):
             return Discharge.DISJOINT
         return None
 
@@ -216,7 +271,7 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
-        view = walk.view(pair, self._levels)
+        view = next(walk.views(pair, self._levels))
         for site in pair:
             ranges = self.across.bytes.of(site)
             if ranges is None:

@@ -141,7 +141,7 @@ def test_no_claim_orders_what_may_race(name: str, discharge: Discharge) -> None:
         walk.through(b)
     claimed = replace(walk.certificate, claims=dict.fromkeys(walk.pairs(), discharge))
     with pytest.raises(Refused, match="nothing proves"):
-        check(of.function, of.uniform.of, claimed, of.questions, of.space)
+        check(of.function, of.uniform.of, [claimed], of.questions, of.space)
 
 
 RULES = {
