@@ -29,7 +29,10 @@ distance of a reduction. Several certificates, with other counters, may prove th
 **Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending. Where they are is
 what the counters said when it was issued.
 
-Whatever else may access shared memory ends the proof: the async proxy, mbarriers, other CTAs, generic addresses, calls.
+**Mbarriers.** An operation on an mbarrier is an access of its bytes like any other, but what two of them do to each other is
+the class of mbarriers. What these order is not used.
+
+Whatever else may access shared memory ends the proof: the async proxy, other CTAs, generic addresses, calls.
 """
 
 from __future__ import annotations
@@ -128,6 +131,8 @@ class MemoryAccess(NamedTuple):
     """Whether it is asynchronous, such as a ``cp.async``, and accesses the memory until it has completed."""
     rows: bool = False
     """Whether the lanes of a warp access rows of a matrix at addresses of others."""
+    object: bool = False
+    """Whether it is an operation on an mbarrier."""
 
 
 class AccessPair(NamedTuple):
@@ -207,15 +212,16 @@ def foreign(instruction: Instruction) -> str:
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
     found = [a for a in instruction.accesses if a.shared]
-    if any(a.object for a in found):
-        return "it uses an mbarrier, and CTA barriers alone do not order accesses then"
+    effects = instruction.effects
+    if any(a.object for a in found) and (effects.tracks or effects.begins or effects.commits):
+        return "it arrives at an mbarrier later, and CTA barriers alone do not order that"
     if any(a.later and not _copied(instruction, a) for a in found):
         return "it accesses shared memory through the async proxy"
     if any(a.space is StateSpace.GENERIC for a in found):
         return "its generic address may be in shared memory"
     if not all(a.own for a in found):
         return "it may access the shared memory of another CTA"
-    allocates = instruction.effects.resource is Resource.TMEM_ALLOC
+    allocates = effects.resource is Resource.TMEM_ALLOC
     if any(not a.later and (allocates or not isinstance(a.extent, int)) for a in found):
         return "which bytes of shared memory it accesses is not known"
     return ""
@@ -228,12 +234,12 @@ def _copied(instruction: Instruction, access: Made) -> bool:
 
 def access(site: int, instruction: Instruction) -> MemoryAccess | None:
     """How an instruction that is not :func:`foreign` accesses shared memory; None if it does not."""
-    found = [a for a in instruction.accesses if a.shared and not a.object]
+    found = [a for a in instruction.accesses if a.shared]
     if not found:
         return None
-    writes = any(a.writes for a in found)
-    atomic = writes and not all(a.writes for a in found)
-    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found))
+    writes, object = any(a.writes for a in found), any(a.object for a in found)
+    atomic = writes and not object and not all(a.writes for a in found)
+    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found), object)
 
 
 class Space(NamedTuple):
@@ -431,11 +437,12 @@ class Walk:
     # ------------------------------------------------------------ pairs
 
     def pairs(self) -> Iterator[AccessPair]:
-        """The pairs of accesses of which at least one writes."""
+        """The pairs of accesses of which at least one writes, and one is not an operation on an mbarrier."""
         sites = sorted(self.accesses)
         for n, a in enumerate(sites):
             for b in sites[n:]:
-                if self.accesses[a].writes or self.accesses[b].writes:
+                both = self.accesses[a], self.accesses[b]
+                if any(each.writes for each in both) and not all(each.object for each in both):
                     yield AccessPair(a, b)
 
     def _epochs(self, site: int) -> Collection[_Begun]:

@@ -14,7 +14,6 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "proofs"
 RIGHT = sorted(path.stem for path in FOLDER.glob("*.ptx") if not path.stem.endswith(".bad"))
 FLAWED = sorted(path.stem for path in FOLDER.glob("*.bad.ptx"))
 UNKNOWN = {
-    "beside_mbarrier": "an mbarrier ends the proof",
     "cluster_barrier": "a cluster barrier orders nothing",
     "flag": "what is loaded from shared memory is not uniform",
     "halves_of_any": "the distance is half of an unknown number",

@@ -128,6 +128,11 @@ PROVED = {
     "one thread writes, all read": f"@%p1 st.shared.b32 [one], %r9;\n{BARRIER}\nld.shared.b32 %r50, [one];",
     "one thread alone": skipped("!%p1", "st.shared.b32 [one], %r9;\nld.shared.b32 %r50, [one];"),
     "a count in the state of an mbarrier": f"mbarrier.pending_count.b64 %r50, %rd1;\n{STORE}",
+    "a buffer beside an mbarrier": (
+        f"@%p1 mbarrier.init.shared.b64 [two], 128;\n{STORE}\n{BARRIER}\nmbarrier.arrive.shared.b64 %rd5, [two];\n{OTHER}"
+    ),
+    "an mbarrier alone": "@%p1 mbarrier.init.shared.b64 [two], 128;\nmbarrier.arrive.shared.b64 %rd5, [two];",
+    "the bytes of an mbarrier after its end": f"@%p1 mbarrier.inval.shared.b64 [two];\n{BARRIER}\n@%p1 st.shared.b32 [two], 1;",
     "two variables": f"{STORE}\nld.shared.b32 %r50, [two+16];",
     "vectors of each thread": "st.shared.v4.b32 [%r6], {%r9, %r9, %r9, %r9};\nld.shared.b32 %r50, [%r6+12];",
     "a reduction": REDUCTION,
@@ -249,7 +254,11 @@ UNKNOWN = {
     "a reduction one barrier short": REDUCTION.replace(f"a:\n{BARRIER}", "a:"),
     "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
     "a cluster address": "st.shared::cluster.b32 [%r4], %r9;",
-    "an mbarrier": f"mbarrier.init.shared.b64 [two], 1;\n{STORE}",
+    "an mbarrier that copies signal": f"cp.async.mbarrier.arrive.shared.b64 [two];\n{STORE}",
+    "the bytes of an mbarrier": f"@%p1 mbarrier.init.shared.b64 [two], 1;\nld.shared.b32 %r50, [two+4];",
+    "the bytes of an mbarrier after a wait": f"@%p1 mbarrier.inval.shared.b64 [two];\n{BARRIER}\n@%p1 st.shared.b32 [two], 1;\nmbarrier.test_wait.shared.b64 %p9, [two], %rd1;",
+    "a buffer that an mbarrier alone guards": f"{STORE}\nmbarrier.arrive.shared.b64 %rd5, [two];\nmbarrier.test_wait.shared.b64 %p9, [two], %rd5;\n{OTHER}",
+    "an mbarrier at a generic address": f"mbarrier.arrive.b64 %rd5, [%rd1];\n{STORE}",
     "the async proxy": f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1024;\n{STORE}",
     "a value selected by a divergent branch": (
         f"mov.b32 %r11, 0;\n{skipped('%p1', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
@@ -323,7 +332,7 @@ def test_reasons_name_what_is_not_known() -> None:
     for name, words in (
         ("a neighbour without a barrier", "no CTA barrier separates"),
         ("a loaded offset", "depends on memory"),
-        ("an mbarrier", "mbarrier"),
+        ("an mbarrier that copies signal", "mbarrier"),
         ("the async proxy", "async proxy"),
         ("a generic address", "generic address"),
         ("a call", "which is not inlined"),
