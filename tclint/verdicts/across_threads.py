@@ -29,7 +29,7 @@ from tclint.values.nodes import (
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.counting import Counting
 from tclint.verdicts.disjoint import AccessedBytes
-from tclint.verdicts.epochs import MemoryAccess, Numbers, View
+from tclint.verdicts.epochs import Between, MemoryAccess, Numbers, View
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
@@ -69,6 +69,8 @@ class AcrossThreads:
         threads = view.first | view.then
         if not view.first or not view.then or threads & (threads - 1) == 0:
             return True
+        if view.between is Between.WARPS and T.one_warp(threads):
+            return True
         here, there = self._at(a.site, view.here, view), self._at(b.site, view.there, view)
         if here is None or there is None:
             return False
@@ -105,13 +107,14 @@ class AcrossThreads:
         if distance is None:
             return False
         modulus = gcd(first.stride, then.stride)
-        key = first.index, first.offset, a[1], then.index, then.offset + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
+        key = first.index, first.offset, a[1], then.index, then.offset + distance, b[1], modulus, view.first, view.then, view.between, warp, alike  # fmt: skip
         if key not in self._compared:
             self._compared[key] = self._no_owner_in_common(
                 self._bytes(_Bytes(first.index, first.offset, a[1]), view.first, warp, alike, modulus),
                 self._bytes(
                     _Bytes(then.index, then.offset + distance, b[1]), view.then, warp, alike, modulus
                 ),
+                view.between,
             )
         return self._compared[key]
 
@@ -198,11 +201,27 @@ class AcrossThreads:
         return found
 
     @staticmethod
-    def _no_owner_in_common(a: Owners, b: Owners) -> bool:
-        """Whether no byte is accessed by two different threads, one in *a* and one in *b*."""
+    def _no_owner_in_common(a: Owners, b: Owners, between: Between) -> bool:
+        """Whether no byte is accessed by two different threads as *between* says, one in *a* and one in *b*."""
         if len(b) < len(a):
             a, b = b, a
-        return all((threads | b[at]) & ((threads | b[at]) - 1) == 0 for at, threads in a.items() if at in b)
+        return not any(_several(threads, b[at], between) for at, threads in a.items() if at in b)
+
+
+def _several(a: T.Threads, b: T.Threads, between: Between) -> bool:
+    """Whether two different threads, one of *a* and one of *b*, may be such as *between* says."""
+    either = a | b
+    if between is Between.WARPS:
+        return not T.one_warp(either)
+    if between is Between.THREADS:
+        return bool(either & (either - 1))
+    while either:
+        warp = T.one_warp(either & -either)
+        lanes = either & warp
+        if a & warp and b & warp and lanes & (lanes - 1):
+            return True
+        either &= ~warp
+    return False
 
 
 def _counted_once(threads: T.Threads, alike: int) -> T.Threads:

@@ -3,7 +3,8 @@ memory, or to another :class:`Space`.
 
 A *full barrier* is one that all threads of the CTA execute together, which follows from the levels of registers
 (:mod:`tclint.verdicts.uniform`); no thread waits for the same barrier elsewhere. In a CTA of one warp, ``bar.warp.sync``
-of all lanes is one, too. So all threads execute the same sequence
+of all lanes is one, too, and so is a wait for the cluster barrier, if each thread arrives in the same block before it and
+accesses nothing in between. So all threads execute the same sequence
 of full barriers, and accesses that two consecutive ones separate are ordered (PTX ISA 9.7.13.1). What remains are
 accesses of one *epoch*: of two threads that passed the same execution of a full barrier last, or none. The checker trusts
 neither the certificate nor what made it. From the instructions and the edges of the control-flow graph alone, it verifies
@@ -18,6 +19,10 @@ that
 **Instances.** Two threads of one epoch have executed the same number of uniform instructions before it. So a register
 that is uniform has the same value in both where they have entered the block that defines it equally often in this epoch,
 once or not at all; if one may have entered it more often, its values are those of different iterations.
+
+**Warps.** The lanes of one warp also meet at its ``bar.warp.sync`` of all lanes. So a certificate may be about two threads of
+one warp alone, with these barriers among the full ones, and another one about two threads of different warps. Together, they
+prove a pair.
 
 **Counters.** Of some uniform phis, a certificate states the number, or its low bits: when the epoch began and now. Each edge
 into the block of the phi makes one number of another, by the argument that belongs to the edge
@@ -38,6 +43,9 @@ Whatever else may access shared memory ends the proof: the async proxy, other CT
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
@@ -52,12 +60,13 @@ from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
 from tclint.isa.special_registers import WARP
 from tclint.sync.operations import OPEN
 from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
-from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
+from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels, collective
 
 __all__ = [
     "ENTRY",
     "SHARED",
     "AccessPair",
+    "Between",
     "Counters",
     "Epoch",
     "Levels",
@@ -77,6 +86,7 @@ __all__ = [
     "foreign",
     "full_barriers",
     "of_all_threads",
+    "of_cluster",
 ]
 
 ENTRY = -1
@@ -121,6 +131,17 @@ class Reached(NamedTuple):
 Epoch = Mapping[Since, Reached]
 
 
+class Between(Enum):
+    """Two threads, as a certificate is about them."""
+
+    THREADS = "threads"
+    """Any two of the CTA."""
+    WARPS = "warps"
+    """Of different warps."""
+    LANES = "lanes"
+    """Of one warp."""
+
+
 class MemoryAccess(NamedTuple):
     """An instruction that accesses the memory."""
 
@@ -153,10 +174,12 @@ class View(NamedTuple):
     """The counters at each, or where it was issued."""
     counters: Counters
     """What these numbers are of."""
+    between: Between
+    """Which of the threads are meant."""
     same: Callable[[int], bool]
     """Whether both have entered a block equally often in their epoch, and not more than once."""
     uniform: Callable[[int, int], bool]
-    """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+    """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
     together: Callable[[int], bool]
     """Whether the threads of a warp execute a block together."""
 
@@ -164,12 +187,15 @@ class View(NamedTuple):
 class Levels:
     """What is uniform, by the levels of registers and of the branches that decide whether a block executes."""
 
-    def __init__(self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level]) -> None:
-        self.registers, self.outer, self.whole = registers, outer, _whole(of)
+    def __init__(
+        self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level], between: Between
+    ) -> None:
+        self.registers, self.outer = registers, outer
+        self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
 
     def uniform(self, block: int, register: int) -> bool:
-        """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+        """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
         level = self.registers.get(register, Level.NONE)
         return max(level, self.outer.get(block, Level.NONE)) <= self.whole
 
@@ -202,6 +228,8 @@ class OrderCertificate:
     entry: Sequence[Epoch]
     """What a thread may have passed in its epoch at the entry of each block."""
     claims: Mapping[AccessPair, Discharge]
+    between: Between = Between.THREADS
+    """The threads that it is about."""
 
 
 def foreign(instruction: Instruction) -> str:
@@ -251,15 +279,15 @@ class Space(NamedTuple):
     """Why CTA barriers alone do not order what an instruction may do to it; "" if they do, or it does nothing."""
     access: Callable[[int, Instruction], MemoryAccess | None]
     """How an instruction that is not foreign accesses it; None if it does not."""
-    separates: Callable[[Sequence[Instruction], range, int], bool]
-    """Whether the CTA barrier at a site of a block orders the accesses before it and those after it."""
+    separates: Callable[[Sequence[Instruction], range, int, int], bool]
+    """Whether the barrier in a block, by where a thread arrives and where it waits, orders the accesses before and after."""
 
     def concerns(self, instruction: Instruction) -> bool:
         """Whether an instruction may access it."""
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, site: True)
+SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, arrival, wait: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -272,23 +300,38 @@ def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
             if operand is not None:
                 numbers[site] = of.ask.constant(operand, site)
     others = {number for site, number in numbers.items() if site not in candidates}
-    of_warps = frozenset(candidates) - numbers.keys()
+    without_number = frozenset(candidates) - numbers.keys()
     if None in others:
-        return of_warps
-    return of_warps | {s for s in candidates if numbers.get(s) is not None and numbers[s] not in others}
+        return without_number
+    return without_number | {s for s in candidates if numbers.get(s) is not None and numbers[s] not in others}
 
 
-def of_all_threads(of: Uniform, site: int) -> Collective | None:
-    """The barrier *site* as one of all threads of the CTA; None if it is not one.
+def of_all_threads(of: Uniform, site: int, between: Between = Between.THREADS) -> Collective | None:
+    """The barrier *site* as one at which all threads of the CTA meet; None if it is not one.
 
-    A barrier of a warp is, in a CTA that is known to have no more than one.
+    A barrier of a warp is, in a CTA that is known to have no more than one, or if *between* is about one warp. Of the cluster
+    barrier, it is the wait.
     """
     match = of.instructions[site].match
-    if match is None or match.form.effects.synchronises is None:
+    if match is None:
+        return None
+    if match.form.effects.awaits is Barrier.CLUSTER:
+        return Collective(site, Level.CLUSTER, match.scope != "thread")
+    if match.form.effects.synchronises is None:
         return None
     if match.form.scope == "cta":
         return Collective(site, Level.CTA, match.scope != "thread")
-    return Collective(site, Level.WARP, False) if _whole(of) is Level.WARP else None
+    if between is Between.LANES or _whole(of) is Level.WARP:
+        return Collective(site, Level.WARP, False)
+    return None
+
+
+def of_cluster(of: Uniform) -> Iterator[Collective]:
+    """The operations on the cluster barrier, all of which matter to a wait for it."""
+    for site in of.block_of:
+        found = collective(site, of.instructions[site])
+        if found is not None and of.instructions[site].effects.barrier is Barrier.CLUSTER:
+            yield found
 
 
 def _whole(of: Uniform) -> Level:
@@ -364,9 +407,7 @@ class Walk:
                 self._note(i, epoch)
             if i in self.transfer.affecting:
                 epoch = {s: Reached(r.threads, self._after(s, r, i)) for s, r in epoch.items()}
-            if i in self.certificate.barriers and self.space.separates(
-                self.instructions, self.graph.blocks[b], i
-            ):
+            if i in self.certificate.barriers and self._separates(b, i):
                 after: dict[Since, Reached] = {}
                 for s, reached in epoch.items():
                     begun = Since(i, (), s.now, s.now)
@@ -374,6 +415,29 @@ class Walk:
                 self._pend(after)
                 epoch = {**epoch, **after} if self.instructions[i].guard >= 0 else after
         return epoch
+
+    def _separates(self, b: int, wait: int) -> bool:
+        """Whether the barrier at *wait* orders what is before its arrival and what is after it, with nothing in between."""
+        arrival = wait
+        if self.instructions[wait].effects.arrives is None:
+            block = self.graph.blocks[b]
+            before = range(wait - 1, block.start - 1, -1)
+            arrival = next((i for i in before if i in self._marked[b] or self._arrives(i)), wait)
+            if arrival == wait or not self._arrives(arrival):
+                return False
+        return self.space.separates(self.instructions, self.graph.blocks[b], arrival, wait)
+
+    def _arrives(self, site: int) -> bool:
+        """Whether a thread arrives at the cluster barrier and releases what it has done before."""
+        instruction = self.instructions[site]
+        arrives = instruction.effects.arrives is Barrier.CLUSTER and instruction.guard < 0
+        return arrives and instruction.order.releases
+
+    def about(self, between: Between) -> Walk:
+        """The same walk for a certificate about other threads, at which the same barriers meet."""
+        other = copy(self)
+        other.certificate = replace(self.certificate, between=between)
+        return other
 
     def _note(self, site: int, epoch: Epoch) -> None:
         """Notes an access, which is executed after *epoch*."""
@@ -475,18 +539,20 @@ class Walk:
                 times = [first.times(block) | then.times(block) for first, then in instances]
                 return all(len(each) == 1 and max(each) <= 1 for each in times)
 
-            threads = [0, 0]
-            for both in instances:
-                threads = [known | each.threads for known, each in zip(threads, both, strict=True)]
+            first_threads = then_threads = 0
+            for first, then in instances:
+                first_threads |= first.threads
+                then_threads |= then.threads
             yield View(
-                threads[0],
-                threads[1],
-                here,
-                there,
-                self.certificate.counters,
-                same,
-                levels.uniform,
-                levels.together,
+                first_threads,
+                then_threads,
+                here=here,
+                there=there,
+                counters=self.certificate.counters,
+                between=self.certificate.between,
+                same=same,
+                uniform=levels.uniform,
+                together=levels.together,
             )
 
     def _executed(self, site: int, begun: _Begun) -> Iterator[tuple[Numbers, _Instances]]:
@@ -512,11 +578,11 @@ def check(
 
     Raises ``Refused`` if they do not.
     """
-    needed, proved = set[AccessPair](), set[AccessPair]()
+    needed, proved = set[AccessPair](), {each: set[AccessPair]() for each in Between}
     for certificate in certificates:
         outer = check_levels(of, certificate.levels)
         _check_barriers(of, certificate, outer)
-        levels = Levels(of, certificate.levels, outer)
+        levels = Levels(of, certificate.levels, outer, certificate.between)
         _check_counters(certificate, levels, questions)
         walk = Walk(function, of.graph, certificate, questions, space)
         _check_entries(walk)  # after it, all accesses are noted
@@ -526,8 +592,9 @@ def check(
                 raise Refused(pair.then, "the certificate claims a pair that the kernel does not have")
             if not _holds(walk, pair, claimed, levels):
                 raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
-            proved.add(pair)
-    if missing := needed - proved:
+            proved[certificate.between].add(pair)
+    both = proved[Between.WARPS] & proved[Between.LANES]
+    if missing := needed - proved[Between.THREADS] - both:
         raise Refused(min(missing).then, "nothing proves that the two accesses are ordered or apart")
     return frozenset(needed)
 
@@ -555,8 +622,13 @@ def _check_counters(certificate: OrderCertificate, levels: Levels, questions: Or
 def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[int, Level]) -> None:
     """Raises ``Refused`` if a barrier of the certificate is not full."""
     for site in certificate.barriers:
-        collective = of_all_threads(of, site) if site in of.block_of else None
-        if collective is None or of.divergence(collective, certificate.levels, outer):
+        barrier = of_all_threads(of, site, certificate.between) if site in of.block_of else None
+        needed = [] if barrier is None else [barrier]
+        if barrier is not None and barrier.level is Level.CLUSTER:
+            needed += of_cluster(of)
+            if any(of.phases()):
+                raise Refused(site, "some threads may arrive twice in one phase of the cluster barrier")
+        if not needed or any(of.divergence(each, certificate.levels, outer) for each in needed):
             raise Refused(site, "the certificate takes a barrier for full that some threads may not execute")
     if full_barriers(of, certificate.barriers) != certificate.barriers:
         raise Refused(min(certificate.barriers), "some threads may wait for this barrier elsewhere")

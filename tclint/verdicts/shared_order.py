@@ -24,6 +24,7 @@ from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import (
     SHARED,
     AccessPair,
+    Between,
     Counters,
     Levels,
     MemoryAccess,
@@ -39,10 +40,11 @@ from tclint.verdicts.epochs import (
     first_epoch,
     full_barriers,
     of_all_threads,
+    of_cluster,
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import RingStates
-from tclint.verdicts.uniform import Level
+from tclint.verdicts.uniform import Collective, Level
 
 __all__ = ["SharedOrder", "barriers_of_all"]
 
@@ -54,15 +56,22 @@ MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
 MAX_STEPS = 20_000
 """The visits of a block, each for one alternative, of one walk."""
-MAX_FOLLOWED = 8
-"""The sets of counters that are followed for one kernel."""
+MAX_WALKS = 16
+"""The walks of one kernel, each of which follows other counters, or is about other threads."""
 
 
-def barriers_of_all(of: Convergence) -> frozenset[int]:
-    """The barriers that all threads of the CTA execute together."""
-    found = (of_all_threads(of.of, each.site) for each in of.needed)
+def barriers_of_all(of: Convergence, between: Between = Between.THREADS) -> frozenset[int]:
+    """The barriers at which all threads of the CTA meet, or all lanes of each warp; of the cluster barrier, the waits."""
+
+    def refused(each: Collective) -> bool:
+        return bool(of.why(each) or of.refused(each))
+
+    found = [of_all_threads(of.of, each.site, between) for each in of.needed]
     candidates = [each for each in found if each is not None]
-    return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
+    in_cluster = [each for each in candidates if each.level is Level.CLUSTER]
+    if in_cluster and (any(of.of.phases()) or any(map(refused, of_cluster(of.of)))):
+        candidates = [each for each in candidates if each not in in_cluster]
+    return full_barriers(of.of, {each.site for each in candidates if not refused(each)})
 
 
 class SharedOrder:
@@ -81,7 +90,7 @@ class SharedOrder:
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
-        self._followed: dict[tuple[tuple[int, int], ...], Walk | None] = {}
+        self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
 
     def outcome(self) -> Outcome:
@@ -97,15 +106,14 @@ class SharedOrder:
         for pair in walk.pairs():
             if len(obligations) == MAX_PAIRS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_PAIRS} pairs of accesses"),))
-            cheap = len(reasons) >= MAX_OPEN
-            discharge, by, why = self._discharge(walk, pair, cheap=cheap), walk, ""
-            if discharge is None and not cheap and (found := self._counted(pair)) is not None:
-                discharge, by = found
+            cheap, why = len(reasons) >= MAX_OPEN, ""
+            discharge = self._discharge(walk, pair, cheap=cheap)
+            proofs = [(walk, discharge)] if discharge is not None else None if cheap else self._refined(pair)
             first, then = (span(self.function, site) for site in pair)
-            if discharge is None:
+            if proofs is None:
                 why = self._why(walk, pair, cheap=cheap)
                 reasons.append(Reason(then, why, self._help))
-            else:
+            for by, discharge in proofs or ():
                 claims.setdefault(by, {})[pair] = discharge
             obligations.append(Obligation(first, then, self.what, discharge, why=why))
         if reasons:
@@ -160,15 +168,22 @@ class SharedOrder:
         return Convergence(self.model, self.assume, sorted(registers))
 
     @cached_property
-    def _levels(self) -> Levels:
-        return Levels(self.uniform.of, self.uniform.levels, self.uniform.of.outer(self.uniform.levels))
+    def _levels(self) -> dict[Between, Levels]:
+        levels = self.uniform.levels
+        outer = self.uniform.of.outer(levels)
+        return {between: Levels(self.uniform.of, levels, outer, between) for between in Between}
 
     @cached_property
     def barriers(self) -> frozenset[int]:
-        """The barriers that all threads of the CTA execute together."""
+        """The barriers at which all threads of the CTA meet."""
         return barriers_of_all(self.uniform)
 
-    def walk(self, counters: Counters | None = None) -> Walk | None:
+    @cached_property
+    def _lanes_meet(self) -> frozenset[int]:
+        """The barriers at which all lanes of each warp meet."""
+        return barriers_of_all(self.uniform, Between.LANES)
+
+    def walk(self, counters: Counters | None = None, between: Between = Between.THREADS) -> Walk | None:
         """What may be passed and executed at each block, where *counters* are followed, without claims.
 
         None beyond :data:`MAX_PASSED` and :data:`MAX_STEPS`, or if the number of a counter is not known.
@@ -178,7 +193,8 @@ class SharedOrder:
         counted, count = frozenset(self._phis.keys() | once), len(self.cfg.blocks)
         entry: list[dict[Since, Reached]] = [{} for _ in range(count)]
         entry[0].update(first_epoch(counted, self.questions.everyone))
-        made = OrderCertificate(self.uniform.levels, self.barriers, counted, counters or {}, entry, {})
+        barriers = self._lanes_meet if between is Between.LANES else self.barriers
+        made = OrderCertificate(self.uniform.levels, barriers, counted, counters or {}, entry, {}, between)
         walk = Walk(self.function, of.graph, made, self.questions, self.space)
         work: dict[int, set[Since]] = {0: set(entry[0])}
         steps = 0
@@ -195,29 +211,48 @@ class SharedOrder:
                     work.setdefault(target, set()).add(since)
         return walk
 
-    # ------------------------------------------------------------ counters
+    # ------------------------------------------------------------ other walks
 
-    def _counted(self, pair: AccessPair) -> tuple[Discharge, Walk] | None:
-        """What discharges a pair if the counters are followed on which its addresses depend; None if nothing does."""
+    def _refined(self, pair: AccessPair) -> list[tuple[Walk, Discharge]] | None:
+        """What discharges a pair if the counters are followed on which its addresses depend, or if two threads of one warp
+        and two of different warps are distinguished; None if nothing does."""
+        for each in ((Between.THREADS,), (Between.WARPS, Between.LANES)):
+            if Between.LANES in each and self._lanes_meet == self.barriers:
+                break
+            found = [self._of_walks(pair, between) for between in each]
+            proofs = [proof for proof in found if proof is not None]
+            if len(proofs) == len(found):
+                return proofs
+        return None
+
+    def _of_walks(self, pair: AccessPair, between: Between) -> tuple[Walk, Discharge] | None:
+        """The first walk about such threads that discharges a pair, without counters or with them."""
         ranges = [self.across.bytes.of(site) or () for site in pair]
-        addresses = [address for each in ranges for address, _ in each]
-        counters = self.across.counting.counters(addresses)
-        key = tuple(sorted(counters.items()))
-        if not key:
-            return None
-        if key not in self._followed and len(self._followed) < MAX_FOLLOWED:
-            self._followed[key] = self._follow(counters)
-        walk = self._followed.get(key)
-        discharge = None if walk is None else self._discharge(walk, pair, cheap=False)
-        return None if walk is None or discharge is None else (discharge, walk)
+        counters = self.across.counting.counters(address for each in ranges for address, _ in each)
+        for followed in ({}, counters) if counters else ({},):
+            walk = self._walk_of(followed, between)
+            discharge = None if walk is None else self._discharge(walk, pair, cheap=False)
+            if walk is not None and discharge is not None:
+                return walk, discharge
+        return None
 
-    def _follow(self, counters: Counters) -> Walk | None:
+    def _walk_of(self, counters: Counters, between: Between) -> Walk | None:
         """The walk that follows *counters*; None if there is none, or not all threads have one number of each."""
+        key = tuple(sorted(counters.items())), between
+        if key not in self._walks and len(self._walks) < MAX_WALKS:
+            if between is Between.WARPS:
+                whole = self._walk_of(counters, Between.THREADS)
+                self._walks[key] = None if whole is None else whole.about(between)
+            else:
+                self._walks[key] = self._follow(counters, between)
+        return self._walks.get(key)
+
+    def _follow(self, counters: Counters, between: Between) -> Walk | None:
         defined = map(self.questions.defined, counters)
-        if not all(self._levels.uniform(block, register) for block, register in defined):
+        if not all(self._levels[between].uniform(block, register) for block, register in defined):
             return None
         try:
-            return self.walk(counters)
+            return self.walk(counters, between)
         except Refused:
             return None
 
@@ -260,7 +295,10 @@ class SharedOrder:
         if walk.both_atomic(pair):
             return Discharge.ATOMIC
         first, then = (walk.accesses[site] for site in pair)
-        if not cheap and all(self._disjoint(first, then, view) for view in walk.views(pair, self._levels)):
+        if not cheap and all(
+            self._disjoint(first, then, view)
+            for view in walk.views(pair, self._levels[walk.certificate.between])
+        ):
             return Discharge.DISJOINT
         return None
 
@@ -271,7 +309,7 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
-        view = next(walk.views(pair, self._levels))
+        view = next(walk.views(pair, self._levels[walk.certificate.between]))
         for site in pair:
             ranges = self.across.bytes.of(site)
             if ranges is None:

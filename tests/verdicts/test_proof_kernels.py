@@ -14,13 +14,10 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "proofs"
 RIGHT = sorted(path.stem for path in FOLDER.glob("*.ptx") if not path.stem.endswith(".bad"))
 FLAWED = sorted(path.stem for path in FOLDER.glob("*.bad.ptx"))
 UNKNOWN = {
-    "cluster_barrier": "a cluster barrier orders nothing",
     "flag": "what is loaded from shared memory is not uniform",
     "halves_of_any": "the distance is half of an unknown number",
-    "last_warp": "a barrier of the warp orders nothing in a larger CTA",
     "named": "a barrier at which threads only arrive orders nothing",
     "tile": "the shape of the CTA is unknown",
-    "warp_exchange": "a barrier of the warp orders nothing in a larger CTA",
 }
 """Kernels that are right and not proved, and why."""
 

@@ -28,7 +28,7 @@ State = dict[str, int]
 
 @dataclass(frozen=True)
 class Step:
-    """Instructions, with what they do in one thread: a barrier is None, an access an address and whether it writes."""
+    """Instructions, with what they do in one thread: a barrier is its scope, an access an address and whether it writes."""
 
     text: str
     execute: Callable[[State], Any]
@@ -87,7 +87,7 @@ def _offset(rng: random.Random) -> tuple[str, Callable[[State], int]]:
 
 def _access(rng: random.Random) -> Step:
     text, offset = _offset(rng)
-    other = rng.choice((0, 0, 0, 1, 32, 63))
+    other = rng.choice((0, 0, 0, 1, 16, 32, 63))
     shift = rng.choice((0, 0, 0, 0, 4, 256))
     writes = rng.random() < 0.5
     guard, holds = rng.choice(_GUARDS)
@@ -113,6 +113,7 @@ _GUARDS: list[tuple[str, Callable[[State], bool]]] = [
         lambda s: not s["t"] & (s["c"] - 1),
     ),
     ("setp.eq.s32 %p1, %r1, 0;\n@%p1 ACCESS", lambda s: s["t"] == 0),
+    ("setp.lt.u32 %p1, %r1, 32;\n@%p1 ACCESS", lambda s: s["t"] < 32),
 ]
 
 
@@ -136,7 +137,8 @@ SKIP:"""
     return Step(text, execute)
 
 
-BARRIER = Step("bar.sync 0;", lambda state: [None])
+BARRIER = Step("bar.sync 0;", lambda state: ["cta"])
+OF_WARP = Step("bar.warp.sync -1;", lambda state: ["warp"])
 KEEP = Step("mov.b32 %r13, %r11;", _set("k", lambda s: s["c"]))
 
 
@@ -148,7 +150,8 @@ class Program:
         begin, self.first, step = _counter(rng)
         self.step = rng.choice((1, 1, 1, 2))
         middle = [_exchange(rng)] if rng.random() < 0.4 else [_access(rng) for _ in range(rng.randint(1, 3))]
-        middle += [BARRIER] * rng.choice((0, 1, 1, 1, 2)) + [KEEP] * rng.choice((0, 1))
+        barrier = rng.choice((BARRIER, BARRIER, OF_WARP))
+        middle += [barrier] * rng.choice((0, 1, 1, 1, 2)) + [KEEP] * rng.choice((0, 1))
         if rng.random() < 0.7:
             rng.shuffle(middle)
         middle.insert(rng.choice((0, len(middle), len(middle), len(middle))), step)
@@ -166,7 +169,7 @@ class Program:
         )
 
     def events(self, thread: int, trips: int) -> Iterator[object]:
-        """What one thread does: None for each barrier, and its accesses."""
+        """What one thread does: the scope of each barrier, and its accesses."""
         state = {"t": thread, "i": 0, "c": self.first, "k": self.first}
         for each in self.prologue:
             yield from each.execute(state)
@@ -180,16 +183,22 @@ class Program:
         return any(self._races(trips) for trips in TRIPS)
 
     def _races(self, trips: int) -> bool:
-        touched: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
+        """Whether two threads that no barrier separates access one word: two warps, or two lanes of one."""
+        warps: dict[tuple[int, ...], tuple[set[int], set[int]]] = {}
+        lanes: dict[tuple[int, ...], tuple[set[int], set[int]]] = {}
         for thread in range(SIZE):
-            epoch = 0
+            epoch = of_warp = 0
             for event in self.events(thread, trips):
-                if event is None:
-                    epoch += 1
+                if isinstance(event, str):
+                    epoch += event == "cta"
+                    of_warp += 1
                 else:
                     at, writes = event  # type: ignore[misc]
-                    touched.setdefault((epoch, at), (set(), set()))[writes].add(thread)
-        return any(writers and len(readers | writers) > 1 for readers, writers in touched.values())
+                    warps.setdefault((epoch, at), (set(), set()))[writes].add(thread // 32)
+                    within = lanes.setdefault((of_warp, thread // 32, at), (set(), set()))
+                    within[writes].add(thread)
+        touched = (*warps.values(), *lanes.values())
+        return any(writers and len(readers | writers) > 1 for readers, writers in touched)
 
 
 def proved(program: Program) -> bool:

@@ -121,6 +121,13 @@ over:
 shr.u32 %r14, %r14, 1;
 setp.ne.s32 %p7, %r14, 0;
 @%p7 bra again;"""
+EXCHANGE = f"""{STORE}
+bar.warp.sync -1;
+xor.b32 %r12, %r2, 64;
+add.s32 %r12, %r12, %r3;
+ld.shared.b32 %r50, [%r12];"""
+ARRIVE, WAIT = "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"
+CLUSTER = f"{ARRIVE}\n{WAIT}"
 PROVED = {
     "a word of each thread": f"{STORE}\n{LOAD}",
     "a neighbour after a barrier": f"{STORE}\n{BARRIER}\n{OTHER}",
@@ -167,6 +174,16 @@ PROVED = {
     "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
     "stages that wrap": f"mov.b32 %r14, 0;\n{loop(WRAPPED)}",
     "half of the distance": HALVES,
+    "an exchange in each warp": EXCHANGE,
+    "an exchange in each warp, in a loop": loop(f"{EXCHANGE}\nbar.warp.sync -1;"),
+    "an exchange in one warp": skipped("!%p2", EXCHANGE),
+    "an exchange in each warp after one in the CTA": f"{STORE}\n{BARRIER}\n{OTHER}\n{BARRIER}\n{EXCHANGE}",
+    "an exchange in each warp by stages": loop(
+        STAGE.replace(BARRIER, "bar.warp.sync -1;").replace("64;", "16;")
+    ),
+    "a cluster barrier": f"{STORE}\n{CLUSTER}\n{OTHER}",
+    "a cluster barrier in a loop": loop(f"{STORE}\n{CLUSTER}\n{OTHER}\n{CLUSTER}"),
+    "an unaligned cluster barrier": f"{STORE}\n{CLUSTER.replace('.aligned', '')}\n{OTHER}",
 }
 UNKNOWN = {
     "a neighbour without a barrier": f"{STORE}\n{OTHER}",
@@ -229,6 +246,27 @@ UNKNOWN = {
         f"setp.eq.s32 %p6, %r10, 0;\n@%p6 bra first;\nld.shared.b32 %r50, [%r13+4];\nfirst:\nshl.b32 %r12, %r10, 9;\n"
         f"add.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13+-512], %r9;\n{BARRIER}"
     ),
+    "an exchange between warps": EXCHANGE.replace("64;", "128;"),
+    "an exchange in each warp without a barrier": EXCHANGE.replace("bar.warp.sync -1;", ""),
+    "an exchange in each warp, one barrier short": loop(EXCHANGE),
+    "an exchange in half of each warp": EXCHANGE.replace("-1;", "0xffff;"),
+    "an exchange in half of one warp": f"setp.lt.s32 %p9, %r1, 16;\n{skipped('!%p9', EXCHANGE.replace('64;', '32;'))}",
+    "an exchange in each warp, and one with another": f"{EXCHANGE}\nxor.b32 %r12, %r4, 128;\nst.shared.b32 [%r12], %r9;",
+    "an exchange in each warp by stages, one of which is missing": loop(
+        STAGE.replace(BARRIER, "bar.warp.sync -1;").replace("64;", "16;").replace("%r10, 1", "%r10, 2")
+    ),
+    "a cluster barrier with a read before the wait": f"{STORE}\n{ARRIVE}\n{OTHER}\n{WAIT}",
+    "a cluster barrier with a store after the arrival": f"{ARRIVE}\n{STORE}\n{WAIT}\n{OTHER}",
+    "a relaxed arrival at a cluster barrier": f"{STORE}\n{ARRIVE.replace('.aligned', '.relaxed.aligned')}\n{WAIT}\n{OTHER}",
+    "a cluster barrier of some threads": f"{STORE}\n{skipped('%p2', CLUSTER)}\n{OTHER}",
+    "a cluster barrier of some CTAs": f"mov.u32 %r30, %cluster_ctarank;\nsetp.eq.u32 %p9, %r30, 0;\n{STORE}\n{skipped('%p9', CLUSTER)}\n{OTHER}",
+    "a cluster barrier beside one of some threads": f"{STORE}\n{CLUSTER}\n{OTHER}\n{skipped('%p2', CLUSTER)}",
+    "a guarded arrival at a cluster barrier": f"{STORE}\n@%p3 {ARRIVE}\n{WAIT}\n{OTHER}",
+    "a wait for a cluster barrier alone": f"{STORE}\n{WAIT}\n{OTHER}",
+    "two arrivals at a cluster barrier": f"{STORE}\n{ARRIVE}\n{ARRIVE}\n{WAIT}\n{OTHER}",
+    "a copy waited for between arrival and wait": (
+        f"cp.async.ca.shared.global [%r4], [%rd1], 4;\ncp.async.commit_group;\n{ARRIVE}\ncp.async.wait_group 0;\n{WAIT}\n{OTHER}"
+    ),
     "stages by the parity of an iteration without a barrier": loop(STAGE.replace(BARRIER, "")),
     "stages of half the size": loop(STAGE.replace("shl.b32 %r12, %r11, 9", "shl.b32 %r12, %r11, 8")),
     "stages by the second bit of an iteration": loop(
@@ -255,7 +293,7 @@ UNKNOWN = {
     "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
     "a cluster address": "st.shared::cluster.b32 [%r4], %r9;",
     "an mbarrier that copies signal": f"cp.async.mbarrier.arrive.shared.b64 [two];\n{STORE}",
-    "the bytes of an mbarrier": f"@%p1 mbarrier.init.shared.b64 [two], 1;\nld.shared.b32 %r50, [two+4];",
+    "the bytes of an mbarrier": "@%p1 mbarrier.init.shared.b64 [two], 1;\nld.shared.b32 %r50, [two+4];",
     "the bytes of an mbarrier after a wait": f"@%p1 mbarrier.inval.shared.b64 [two];\n{BARRIER}\n@%p1 st.shared.b32 [two], 1;\nmbarrier.test_wait.shared.b64 %p9, [two], %rd1;",
     "a buffer that an mbarrier alone guards": f"{STORE}\nmbarrier.arrive.shared.b64 %rd5, [two];\nmbarrier.test_wait.shared.b64 %p9, [two], %rd5;\n{OTHER}",
     "an mbarrier at a generic address": f"mbarrier.arrive.b64 %rd5, [%rd1];\n{STORE}",
@@ -321,7 +359,8 @@ def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> N
     assert shared(warp.replace("-1", "0xffff"), size=".reqntid 32").status is Status.UNKNOWN
     assert shared(warp, size=".reqntid 64").status is Status.UNKNOWN
     assert shared(warp, size=".reqntid 16").status is Status.UNKNOWN
-    assert shared(warp, size=".maxntid 32").status is Status.UNKNOWN
+    assert Assumption.SHAPE in shared(warp, size=".maxntid 32").assumptions
+    assert shared(warp, ALL - {Assumption.SHAPE}, size=".maxntid 32").status is Status.UNKNOWN
     assert (
         shared(f"{STORE}\n{skipped('%p1', 'bar.warp.sync -1;')}\n{OTHER}", size=".reqntid 32").status
         is Status.UNKNOWN
@@ -435,7 +474,8 @@ def test_no_claim_makes_a_barrier_full(name: str, monkeypatch: pytest.MonkeyPatc
     every = frozenset(
         i for i in of.uniform.of.block_of if of.function.instructions[i].event.startswith("barrier")
     )
-    monkeypatch.setattr(SharedOrder, "barriers", property(lambda self: every))
+    for barriers in ("barriers", "_lanes_meet"):
+        monkeypatch.setattr(SharedOrder, barriers, property(lambda self: every))
     with pytest.raises(Refused):
         accepted(of, certificate(of, Discharge.BARRIER))
 
@@ -480,6 +520,7 @@ RULES = {
     "disjoint_forms": (Addresses, "past the end of a variable"),
     "_inside": (Addresses, "past the end of a variable"),
     "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
+    "_separates": (Walk, "a cluster barrier with a store after the arrival"),
 }
 
 
