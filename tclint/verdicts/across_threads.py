@@ -30,6 +30,7 @@ from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.counting import Counting
 from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import Between, MemoryAccess, Numbers, View
+from tclint.verdicts.guards import Guards
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
@@ -59,6 +60,7 @@ class AcrossThreads:
     def __init__(self, model: Kernel, bytes: AccessedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self.counting = Counting(model, bytes.rings, bytes.definitions)
+        self._guards = Guards(model, bytes.definitions, self._is_index)
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
@@ -77,7 +79,34 @@ class AcrossThreads:
         once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
         warp = (a.rows or b.rows) and not once
         alike = self._lanes(view).stored(a.site) if once else 0
-        return all(self._ranges_disjoint(x, y, view, warp, alike) for x in here for y in there)
+        return all(
+            self._ranges_disjoint(x, y, view, warp, alike)
+            or (not warp and self._bounded_apart(a.site, x, b.site, y, view))
+            for x in here
+            for y in there
+        )
+
+    def _bounded_apart(self, a: int, here: MemoryRange, b: int, there: MemoryRange, view: View) -> bool:
+        """Whether comparisons that hold at two accesses bound one of two ranges before the other begins."""
+        forms = self._split(here[0], view), self._split(there[0], view)
+        if forms[0] is None or forms[1] is None:
+            return False
+
+        def is_shared(value: int) -> bool:
+            return self._is_shared(value, view)
+
+        begins, ends = self._guards.ends(a, forms[0], here[1], view.first, is_shared)
+        its_begins, its_ends = self._guards.ends(b, forms[1], there[1], view.then, is_shared)
+        return self._precedes(ends, its_begins) or self._precedes(its_ends, begins)
+
+    def _precedes(self, ends: list[int], begins: list[int]) -> bool:
+        """Whether one of the values *ends* is certainly not greater than one of *begins*."""
+        distances = (
+            self.values.constant_of(self.values.add(begin, self.values.times(end, -1)))
+            for end in ends
+            for begin in begins
+        )
+        return any(distance is not None and distance >= 0 for distance in distances)
 
     def _at(self, site: int, numbers: Numbers, view: View) -> list[MemoryRange] | None:
         """The bytes that an instruction accesses where counters have these *numbers*; None if they are not all known."""

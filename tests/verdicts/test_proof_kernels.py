@@ -15,7 +15,6 @@ RIGHT = sorted(path.stem for path in FOLDER.glob("*.ptx") if not path.stem.endsw
 FLAWED = sorted(path.stem for path in FOLDER.glob("*.bad.ptx"))
 UNKNOWN = {
     "flag": "what is loaded from shared memory is not uniform",
-    "halves_of_any": "the distance is half of an unknown number",
     "named": "a barrier at which threads only arrive orders nothing",
     "tile": "the shape of the CTA is unknown",
 }

@@ -148,6 +148,7 @@ class Program:
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
         begin, self.first, step = _counter(rng)
+        self.size = rng.choice((f".reqntid {SIZE}", f".reqntid {SIZE}", ".maxntid 128"))
         self.step = rng.choice((1, 1, 1, 2))
         middle = [_exchange(rng)] if rng.random() < 0.4 else [_access(rng) for _ in range(rng.randint(1, 3))]
         barrier = rng.choice((BARRIER, BARRIER, OF_WARP))
@@ -202,7 +203,7 @@ class Program:
 
 
 def proved(program: Program) -> bool:
-    model = last_kernel(SHARED, kernel(f"{program.text}\nret;", directives=f".reqntid {SIZE}"))
+    model = last_kernel(SHARED, kernel(f"{program.text}\nret;", directives=program.size))
     (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
     return found.status is Status.PROVED
 

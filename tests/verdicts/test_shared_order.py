@@ -121,11 +121,28 @@ over:
 shr.u32 %r14, %r14, 1;
 setp.ne.s32 %p7, %r14, 0;
 @%p7 bra again;"""
+BOUNDED = """setp.ge.s32 %p6, %r1, %r9;
+@%p6 bra over;
+shl.b32 %r15, %r9, 2;
+add.s32 %r16, %r4, %r15;
+ld.shared.b32 %r20, [%r16];
+st.shared.b32 [%r4], %r20;
+over:"""
+"""The threads below a parameter read what is as far from their own words, which they write."""
 EXCHANGE = f"""{STORE}
 bar.warp.sync -1;
 xor.b32 %r12, %r2, 64;
 add.s32 %r12, %r12, %r3;
 ld.shared.b32 %r50, [%r12];"""
+PREVIOUS = f"""@%p6 bra over;
+shl.b32 %r15, %r14, 2;
+add.s32 %r16, %r4, %r15;
+ld.shared.b32 %r20, [%r16];
+st.shared.b32 [%r4], %r20;
+over:
+{BARRIER}
+setp.ge.s32 %p6, %r1, %r14;
+shr.s32 %r14, %r14, 1;"""
 ARRIVE, WAIT = "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"
 CLUSTER = f"{ARRIVE}\n{WAIT}"
 PROVED = {
@@ -174,6 +191,17 @@ PROVED = {
     "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
     "stages that wrap": f"mov.b32 %r14, 0;\n{loop(WRAPPED)}",
     "half of the distance": HALVES,
+    "a distance that is a parameter": BOUNDED,
+    "a distance that is a parameter, counted down": BOUNDED.replace(
+        "setp.ge.s32 %p6, %r1, %r9;", "sub.s32 %r18, %r9, 1;\nsetp.lt.s32 %p6, %r18, %r1;"
+    ),
+    "threads from a parameter on": (
+        "setp.lt.s32 %p6, %r1, %r9;\n@!%p6 st.shared.b32 [%r4], %r9;\nshl.b32 %r15, %r9, 2;\nadd.s32 %r16, %r3, %r15;\n"
+        "ld.shared.b32 %r20, [%r16+-4];"
+    ),
+    "half of an unknown distance": HALVES.replace(
+        "mov.b32 %r14, 64;", "mov.u32 %r14, %ntid.x;\nshr.u32 %r14, %r14, 1;"
+    ),
     "an exchange in each warp": EXCHANGE,
     "an exchange in each warp, in a loop": loop(f"{EXCHANGE}\nbar.warp.sync -1;"),
     "an exchange in one warp": skipped("!%p2", EXCHANGE),
@@ -245,6 +273,20 @@ UNKNOWN = {
     "an address that the previous iteration computed": loop(
         f"setp.eq.s32 %p6, %r10, 0;\n@%p6 bra first;\nld.shared.b32 %r50, [%r13+4];\nfirst:\nshl.b32 %r12, %r10, 9;\n"
         f"add.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13+-512], %r9;\n{BARRIER}"
+    ),
+    "a distance that is a parameter, and one thread more": BOUNDED.replace("ge.s32", "gt.s32"),
+    "a distance that is a parameter, a word less": BOUNDED.replace("[%r16];", "[%r16+-4];"),
+    "a distance that is a parameter, for other threads": BOUNDED.replace("ge.s32", "lt.s32"),
+    "a distance that is a parameter, read as unsigned": BOUNDED.replace("ge.s32", "ge.u32"),
+    "a distance that is half a parameter": BOUNDED.replace("shl.b32 %r15, %r9, 2", "shl.b32 %r15, %r9, 1"),
+    "a distance that other threads reach too": BOUNDED.replace(
+        "@%p6 bra over;", "@%p3 bra into;\n@%p6 bra over;\ninto:"
+    ),
+    "a distance that is halved after the comparison": HALVES.replace(
+        "mov.b32 %r14, 64;", "mov.u32 %r14, %ntid.x;"
+    ).replace("@%p6 bra over;", "shr.u32 %r14, %r14, 1;\n@%p6 bra over;"),
+    "a distance that was compared in the previous iteration": (
+        f"mov.b32 %r14, %r9;\nsetp.ge.s32 %p6, %r1, %r14;\n{loop(PREVIOUS)}"
     ),
     "an exchange between warps": EXCHANGE.replace("64;", "128;"),
     "an exchange in each warp without a barrier": EXCHANGE.replace("bar.warp.sync -1;", ""),
