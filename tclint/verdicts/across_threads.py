@@ -9,10 +9,12 @@ since a thread may access its own bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
+from tclint.ir.nodes import specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
@@ -34,7 +36,7 @@ from tclint.verdicts.guards import Guards
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
-__all__ = ["AcrossThreads"]
+__all__ = ["AcrossThreads", "elements_apart"]
 
 _PURE = COMPUTED | {Constant, AddressOf, ParameterRead, Broadcast}
 """The kinds of expressions that are the same in all threads if their operands are."""
@@ -81,7 +83,10 @@ class AcrossThreads:
         alike = self._lanes(view).stored(a.site) if once else 0
         return all(
             self._ranges_disjoint(x, y, view, warp, alike)
-            or (not warp and self._bounded_apart(a.site, x, b.site, y, view))
+            or (
+                not warp
+                and (self._bounded_apart(a.site, x, b.site, y, view) or self._numbered_apart(x, y, view))
+            )
             for x in here
             for y in there
         )
@@ -98,6 +103,42 @@ class AcrossThreads:
         begins, ends = self._guards.ends(a, forms[0], here[1], view.first, is_shared)
         its_begins, its_ends = self._guards.ends(b, forms[1], there[1], view.then, is_shared)
         return self._precedes(ends, its_begins) or self._precedes(its_ends, begins)
+
+    def _numbered_apart(self, a: MemoryRange, b: MemoryRange, view: View) -> bool:
+        """Whether threads access elements of their own by the number that each has in a CTA of any two dimensions."""
+        distance = self.values.constant_of(self.values.add(b[0], self.values.times(a[0], -1)))
+        if distance is None or self.values.shape is not None or not self._planar:
+            return False
+        terms = dict(self.values.linear(a[0])[0])
+        x = self.values.special("%tid.x")
+        parts = next((p for t in terms for p in ((t,), (t, x)) if self._is_number(t, within=len(p) > 1)), ())
+        sizes = {terms.get(part, 0) for part in parts}
+        if len(sizes) != 1 or 0 in sizes:
+            return False
+        rest = (term for term in terms if term not in parts)
+        return elements_apart(abs(min(sizes)), a[1], distance, b[1]) and all(
+            self._is_shared(term, view) for term in rest
+        )
+
+    def _is_number(self, value: int, *, within: bool) -> bool:
+        """Whether a value is the number of a thread, ``%tid.y * %ntid.x + %tid.x``, as one expression; with *within*, the
+        product alone, to which the number within the row is added."""
+        node = self.values.node(value)
+        if (
+            type(node) is not Opaque
+            or node.modifiers[:1] != (".lo",)
+            or node.name != ("mul" if within else "mad")
+        ):
+            return False
+        operands = [self.values.node(operand) for operand in node.operands]
+        names = [each.name if type(each) is SpecialRead else "" for each in operands]
+        return sorted(names[:2]) == ["%ntid.x", "%tid.y"] and (within or names[2] == "%tid.x")
+
+    @cached_property
+    def _planar(self) -> bool:
+        """Whether the kernel is meant for CTAs of two dimensions: it never asks about the third one."""
+        read = (s.name for each in self.model.function.instructions for s in specials(each.operands))
+        return not {"%tid.z", "%ntid.z", "%tid", "%ntid"} & {*read}
 
     def _precedes(self, ends: list[int], begins: list[int]) -> bool:
         """Whether one of the values *ends* is certainly not greater than one of *begins*."""
@@ -235,6 +276,12 @@ class AcrossThreads:
         if len(b) < len(a):
             a, b = b, a
         return not any(_several(threads, b[at], between) for at, threads in a.items() if at in b)
+
+
+def elements_apart(element: int, size: int, distance: int, other: int) -> bool:
+    """Whether an access of *size* bytes in one element and one of *other* bytes, at a *distance* into another element, have no
+    byte in common, whichever two elements these are; each has *element* bytes."""
+    return element + distance >= size and distance + other <= element
 
 
 def _several(a: T.Threads, b: T.Threads, between: Between) -> bool:

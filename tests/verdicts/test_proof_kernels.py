@@ -16,7 +16,6 @@ FLAWED = sorted(path.stem for path in FOLDER.glob("*.bad.ptx"))
 UNKNOWN = {
     "flag": "what is loaded from shared memory is not uniform",
     "named": "a barrier at which threads only arrive orders nothing",
-    "tile": "the shape of the CTA is unknown",
 }
 """Kernels that are right and not proved, and why."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -10,7 +11,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.values.addresses import Addresses
 from tclint.verdicts import shared_order, verdicts
-from tclint.verdicts.across_threads import AcrossThreads
+from tclint.verdicts.across_threads import AcrossThreads, elements_apart
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import AccessPair, OrderCertificate, Walk, check
 from tclint.verdicts.shared_order import SharedOrder
@@ -391,6 +392,48 @@ def test_threads_in_two_dimensions_have_the_index_that_the_shape_gives_them() ->
     assert shared(STORE, size=".maxntid 32, 4").status is Status.UNKNOWN
     assert shared(STORE, size=".maxntid 128, 1, 1").status is Status.PROVED
     assert shared(body, size="").status is Status.UNKNOWN
+
+
+TILE = """mov.u32 %r11, %tid.y;
+mov.u32 %r12, %ntid.x;
+mad.lo.s32 %r13, %r11, %r12, %r1;
+shl.b32 %r14, %r13, 2;
+add.s32 %r15, %r3, %r14;
+st.shared.b32 [%r15], %r11;
+ld.shared.b32 %r50, [%r15];"""
+"""Each thread of a CTA of two dimensions has a word. The index in y is stored too, so it is not the number alone that counts."""
+
+
+def test_threads_in_two_dimensions_have_a_number_in_a_shape_that_is_not_known() -> None:
+    found = shared(TILE, size="")
+    assert found.status is Status.PROVED
+    assert Assumption.SHAPE in found.assumptions
+    assert shared(TILE, ALL - {Assumption.SHAPE}, size="").status is Status.UNKNOWN
+    for old, new in (
+        ("%r13, %r11, %r12, %r1;", "%r13, %r11, 16, %r1;"),
+        ("%r13, %r11, %r12, %r1;", "%r13, %r1, %r12, %r11;"),
+        ("%ntid.x", "%ntid.y"),
+        ("%r14, %r13, 2;", "%r14, %r13, 1;"),
+        ("ld.shared.b32 %r50, [%r15]", "ld.shared.b32 %r50, [%r15+4]"),
+        ("ld.shared.b32 %r50, [%r15]", "ld.shared.b64 %rd5, [%r15]"),
+        ("st.shared.b32 [%r15], %r11", "st.shared.b32 [%r15+-4], %r11"),
+        ("st.shared.b32 [%r15]", "mov.u32 %r20, %tid.z;\nst.shared.b32 [%r15]"),
+        ("%r3, %r14;", "%r14, %r20;\nld.global.b32 %r20, [%rd1];\nadd.s32 %r15, %r15, %r20;"),
+    ):
+        assert old in TILE
+        assert shared(TILE.replace(old, new), size="").status is Status.UNKNOWN, new
+
+
+def test_elements_are_apart_as_an_enumeration_has_it() -> None:
+    for element, size, distance, other in product(range(1, 7), range(1, 7), range(-7, 8), range(1, 7)):
+        one = set(range(size))
+        others = (
+            set(range(k * element + distance, k * element + distance + other)) for k in (-3, -2, -1, 1, 2, 3)
+        )
+        apart = all(one.isdisjoint(each) for each in others)
+        if elements_apart(element, size, distance, other):
+            assert apart, (element, size, distance, other)
+    assert elements_apart(4, 4, 0, 4)
 
 
 def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> None:
