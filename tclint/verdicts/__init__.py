@@ -14,6 +14,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     proxies                                 proxies         proxy_checker
     convergence                             convergence     uniform; parties for barriers that count some of the threads
     shared-memory                           shared_order    epochs
+      (and both together, where a word of shared memory decides a branch)
     tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
 
@@ -46,13 +47,12 @@ from tclint.verdicts.completion import (
     Completion,
     bulk_completion,
 )
-from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
-from tclint.verdicts.shared_order import SharedOrder
+from tclint.verdicts.shared_order import converged, ordered_in_shared
 from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
 
@@ -157,9 +157,9 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
-    HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
+    HazardClass.CONVERGENCE: converged,
     HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
-    HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
+    HazardClass.SHARED_MEMORY: ordered_in_shared,
     HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),

@@ -18,6 +18,7 @@ from tclint.ir.nodes import specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
+from tclint.values.integers import applied
 from tclint.values.nodes import (
     COMPUTED,
     AddressOf,
@@ -124,12 +125,10 @@ class AcrossThreads:
         """Whether a value is the number of a thread, ``%tid.y * %ntid.x + %tid.x``, as one expression; with *within*, the
         product alone, to which the number within the row is added."""
         node = self.values.node(value)
-        if (
-            type(node) is not Opaque
-            or node.modifiers[:1] != (".lo",)
-            or node.name != ("mul" if within else "mad")
-        ):
+        if type(node) is not Opaque or node.name != ("mul" if within else "mad"):
             return False
+        if applied(node.name, node.modifiers, (3, 5) if within else (3, 5, 7)) != (15 if within else 22):
+            return False  # the upper half of a product
         operands = [self.values.node(operand) for operand in node.operands]
         names = [each.name if type(each) is SpecialRead else "" for each in operands]
         return sorted(names[:2]) == ["%ntid.x", "%tid.y"] and (within or names[2] == "%tid.x")

@@ -72,11 +72,16 @@ def index_alone(values: Values, value: int) -> bool:
 class Convergence:
     """The obligations of the collective instructions of one kernel, and what discharges them.
 
-    The levels of *registers* are found besides those that these instructions depend on.
+    The levels of *registers* are found besides those that these instructions depend on. The loads *stable* of shared memory
+    are taken to be uniform, which is proved elsewhere.
     """
 
     def __init__(
-        self, model: KernelModel, assume: Collection[Assumption], registers: Iterable[int] = ()
+        self,
+        model: KernelModel,
+        assume: Collection[Assumption],
+        registers: Iterable[int] = (),
+        stable: frozenset[int] = frozenset(),
     ) -> None:
         self.model, self.assume, self.registers = model, frozenset(assume), tuple(registers)
         self.function, self.values = model.function, model.values
@@ -100,6 +105,7 @@ class Convergence:
             UniformQuestions(
                 by_index, self.values.constant_operand, self._read_only, self._threads, self._partial_warp
             ),
+            stable,
         )
 
     def outcome(self) -> Outcome:
@@ -190,6 +196,11 @@ class Convergence:
     def needed(self) -> tuple[Collective, ...]:
         """The reachable collective instructions."""
         return tuple(collectives(self.function, sorted(self.of.block_of)))
+
+    @property
+    def deciding(self) -> Iterator[int]:
+        """The instructions from which what decides branches and collective instructions is computed."""
+        return (site for sites in self._slice.values() for site in sites)
 
     @cached_property
     def _outer(self) -> dict[int, Level]:

@@ -37,6 +37,10 @@ what the counters said when it was issued.
 **Mbarriers.** An operation on an mbarrier is an access of its bytes like any other, but what two of them do to each other is
 the class of mbarriers. What these order is not used.
 
+**Loads.** That a barrier is full may rest on a load of shared memory which is taken to be uniform. Each thread that executes
+the load in an epoch reads the same value if no other one may write these bytes in that epoch. This needs full barriers before
+the load alone, so by induction over the steps of an execution, both hold.
+
 Whatever else may access shared memory ends the proof: the async proxy, other CTAs, generic addresses, calls.
 """
 
@@ -81,12 +85,14 @@ __all__ = [
     "Walk",
     "access",
     "check",
+    "check_loads",
     "entered",
     "first_epoch",
     "foreign",
     "full_barriers",
     "of_all_threads",
     "of_cluster",
+    "uniform_if_stable",
 ]
 
 ENTRY = -1
@@ -578,6 +584,39 @@ def check(
 
     Raises ``Refused`` if they do not.
     """
+    needed, proved = _proved(function, of, certificates, questions, space)
+    both = proved[Between.WARPS] & proved[Between.LANES]
+    if missing := needed - proved[Between.THREADS] - both:
+        raise Refused(min(missing).then, "nothing proves that the two accesses are ordered or apart")
+    return needed
+
+
+def check_loads(
+    function: Function, of: Uniform, certificates: Sequence[OrderCertificate], questions: OrderQuestions
+) -> None:
+    """Raises ``Refused`` if *certificates* do not prove that the loads of shared memory which *of* takes for uniform are."""
+    _proved(function, of, certificates, questions, SHARED)
+
+
+def uniform_if_stable(instruction: Instruction) -> bool:
+    """Whether an instruction reads shared memory of its CTA and nothing else, at once."""
+    found = instruction.accesses
+    return bool(found) and all(
+        each.space is StateSpace.SHARED
+        and each.own
+        and not (each.writes or each.later or each.object or each.rows)
+        for each in found
+    )
+
+
+def _proved(
+    function: Function,
+    of: Uniform,
+    certificates: Sequence[OrderCertificate],
+    questions: OrderQuestions,
+    space: Space,
+) -> tuple[frozenset[AccessPair], Mapping[Between, set[AccessPair]]]:
+    """The pairs of *function*, and which of them are proved of which threads."""
     needed, proved = set[AccessPair](), {each: set[AccessPair]() for each in Between}
     for certificate in certificates:
         outer = check_levels(of, certificate.levels)
@@ -593,10 +632,17 @@ def check(
             if not _holds(walk, pair, claimed, levels):
                 raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
             proved[certificate.between].add(pair)
-    both = proved[Between.WARPS] & proved[Between.LANES]
-    if missing := needed - proved[Between.THREADS] - both:
-        raise Refused(min(missing).then, "nothing proves that the two accesses are ordered or apart")
-    return frozenset(needed)
+    if not certificates:
+        raise Refused(0, "there is no certificate")
+    for site in of.stable:
+        pairs = {pair for pair in needed if site in pair}
+        if (
+            space is not SHARED
+            or not uniform_if_stable(of.instructions[site])
+            or pairs - proved[Between.THREADS]
+        ):
+            raise Refused(site, "nothing proves that all threads read the same value")
+    return frozenset(needed), proved
 
 
 def _holds(walk: Walk, pair: AccessPair, claimed: Discharge, levels: Levels) -> bool:

@@ -37,16 +37,18 @@ from tclint.verdicts.epochs import (
     View,
     Walk,
     check,
+    check_loads,
     first_epoch,
     full_barriers,
     of_all_threads,
     of_cluster,
+    uniform_if_stable,
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import RingStates
 from tclint.verdicts.uniform import Collective, Level
 
-__all__ = ["SharedOrder", "barriers_of_all"]
+__all__ = ["SharedOrder", "barriers_of_all", "converged", "ordered_in_shared"]
 
 MAX_PAIRS = 50_000
 """The pairs of accesses of one kernel that a proof may have."""
@@ -58,6 +60,9 @@ MAX_STEPS = 20_000
 """The visits of a block, each for one alternative, of one walk."""
 MAX_WALKS = 16
 """The walks of one kernel, each of which follows other counters, or is about other threads."""
+
+MAX_LOADS = 16
+"""The loads on which branches depend that are looked at."""
 
 
 def barriers_of_all(of: Convergence, between: Between = Between.THREADS) -> frozenset[int]:
@@ -82,8 +87,10 @@ class SharedOrder:
     what: ClassVar[str] = "no other thread accesses the bytes before or after without an intervening barrier"
     """The obligation of a pair, in words."""
 
-    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
-        self.model, self.assume = model, frozenset(assume)
+    def __init__(
+        self, model: KernelModel, assume: Collection[Assumption], stable: frozenset[int] = frozenset()
+    ) -> None:
+        self.model, self.assume, self.stable = model, frozenset(assume), stable
         self.function, self.cfg, self.values = model.function, model.cfg, model.values
         self.assumed: set[Assumption] = set()
         self.order = sorted(self.cfg.order)
@@ -107,21 +114,21 @@ class SharedOrder:
             if len(obligations) == MAX_PAIRS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_PAIRS} pairs of accesses"),))
             cheap, why = len(reasons) >= MAX_OPEN, ""
-            discharge = self._discharge(walk, pair, cheap=cheap)
-            proofs = [(walk, discharge)] if discharge is not None else None if cheap else self._refined(pair)
+            proofs = self._proofs(walk, pair, cheap=cheap)
             first, then = (span(self.function, site) for site in pair)
             if proofs is None:
                 why = self._why(walk, pair, cheap=cheap)
                 reasons.append(Reason(then, why, self._help))
-            for by, discharge in proofs or ():
-                claims.setdefault(by, {})[pair] = discharge
+            for by, claimed in proofs or ():
+                claims.setdefault(by, {})[pair] = claimed
+            discharge = proofs[-1][1] if proofs else None
             obligations.append(Obligation(first, then, self.what, discharge, why=why))
         if reasons:
             reasons = [*self._partial(), *reasons]
         else:
             try:
-                claimed = [replace(by.certificate, claims=each) for by, each in claims.items()]
-                check(self.function, self.uniform.of, claimed, self.questions, self.space)
+                certificates = [replace(by.certificate, claims=each) for by, each in claims.items()]
+                check(self.function, self.uniform.of, certificates, self.questions, self.space)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
@@ -165,7 +172,7 @@ class SharedOrder:
     def uniform(self) -> Convergence:
         """The levels of the registers on which branches, barriers and addresses depend."""
         registers = {register for found in self._phis.values() for register in found}
-        return Convergence(self.model, self.assume, sorted(registers))
+        return Convergence(self.model, self.assume, sorted(registers), self.stable)
 
     @cached_property
     def _levels(self) -> dict[Between, Levels]:
@@ -210,6 +217,36 @@ class SharedOrder:
                 if known != entry[target][since]:
                     work.setdefault(target, set()).add(since)
         return walk
+
+    def _proofs(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> list[tuple[Walk, Discharge]] | None:
+        """What discharges a pair, by *walk* or by others; None if nothing is known to."""
+        discharge = self._discharge(walk, pair, cheap=cheap)
+        if discharge is not None:
+            return [(walk, discharge)]
+        return None if cheap else self._refined(pair)
+
+    # ------------------------------------------------------------ uniform loads
+
+    def unstable(self) -> frozenset[int]:
+        """Those of the loads that are taken for uniform of which it is not proved that no other thread writes meanwhile."""
+        walk = self.walk()
+        if walk is None or any(self._foreign()):
+            return self.stable
+        claims: dict[Walk, dict[AccessPair, Discharge]] = {walk: {}}
+        failed = set[int]()
+        for pair in walk.pairs():
+            if self.stable.isdisjoint(pair):
+                continue
+            proofs = self._proofs(walk, pair, cheap=False)
+            if proofs is None or len(proofs) > 1:
+                failed.update(self.stable.intersection(pair))
+                continue
+            for by, discharge in proofs:
+                claims.setdefault(by, {})[pair] = discharge
+        if not failed:
+            claimed = [replace(by.certificate, claims=each) for by, each in claims.items()]
+            check_loads(self.function, self.uniform.of, claimed, self.questions)
+        return frozenset(failed)
 
     # ------------------------------------------------------------ other walks
 
@@ -322,3 +359,44 @@ class SharedOrder:
     @cached_property
     def _help(self) -> str:
         return "" if self.function.threads is not None else "state the shape of the CTA with .reqntid"
+
+
+def converged(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of collective instructions.
+
+    ``if (flag < n) return;`` with a shared flag is uniform if no thread may write the flag between the barriers around the
+    loads, and that these barriers are full may rest on the branch. The two are proved together, where they are not proved
+    without.
+    """
+    found = Convergence(model, assume).outcome()
+    if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
+        return found
+    again = order.uniform.outcome()
+    return replace(again, assumptions=again.assumptions | order.assumed)
+
+
+def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of accesses of different threads to shared memory."""
+    found = SharedOrder(model, assume).outcome()
+    if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
+        return found
+    again = order.outcome()
+    return found if again.reasons else again
+
+
+def _with_uniform_loads(model: KernelModel, assume: frozenset[Assumption]) -> SharedOrder | None:
+    """The accesses of shared memory, with the loads that are uniform and decide branches; None if there are none."""
+    candidates = [
+        site for site in Convergence(model, assume).deciding if uniform_if_stable(model.instruction(site))
+    ]
+    stable = frozenset(candidates) if len(candidates) <= MAX_LOADS else frozenset[int]()
+    while stable:
+        order = SharedOrder(model, assume, stable)
+        try:
+            failed = order.unstable()
+        except Refused:
+            return None
+        if not failed:
+            return order
+        stable -= failed
+    return None

@@ -14,15 +14,14 @@ FOLDER = Path(__file__).parents[2] / "fixtures" / "proofs"
 RIGHT = sorted(path.stem for path in FOLDER.glob("*.ptx") if not path.stem.endswith(".bad"))
 FLAWED = sorted(path.stem for path in FOLDER.glob("*.bad.ptx"))
 UNKNOWN = {
-    "flag": "what is loaded from shared memory is not uniform",
     "named": "a barrier at which threads only arrive orders nothing",
 }
 """Kernels that are right and not proved, and why."""
 
 
-def verdict(name: str) -> Verdict:
+def verdict(name: str, hazard: HazardClass = HazardClass.SHARED_MEMORY) -> Verdict:
     model = last_kernel((FOLDER / f"{name}.ptx").read_text(), header="")
-    (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
+    (found,) = verdicts(model, only=[hazard])
     return found
 
 
@@ -35,6 +34,13 @@ def test_a_kernel_that_is_right_is_proved_but_for_those_that_are_named(name: str
 @pytest.mark.parametrize("name", FLAWED)
 def test_no_flawed_kernel_is_proved(name: str) -> None:
     assert verdict(name).status is Status.UNKNOWN
+
+
+def test_a_flag_that_all_threads_read_decides_for_all_of_them_whether_they_exit() -> None:
+    found = {
+        name: verdict(name, HazardClass.CONVERGENCE).status for name in (*RIGHT, *FLAWED) if "flag" in name
+    }
+    assert {name for name, status in found.items() if status is Status.PROVED} == {"flag"}
 
 
 def test_each_kernel_has_a_flawed_twin() -> None:

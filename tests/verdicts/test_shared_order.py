@@ -122,6 +122,16 @@ over:
 shr.u32 %r14, %r14, 1;
 setp.ne.s32 %p7, %r14, 0;
 @%p7 bra again;"""
+FLAG = f"""@%p1 st.shared.b32 [two], %r9;
+{BARRIER}
+ld.shared.b32 %r30, [two];
+setp.lt.s32 %p6, %r30, 7;
+@%p6 bra done;
+{STORE}
+{BARRIER}
+{OTHER}
+done:"""
+"""One thread says whether all exchange their words."""
 BOUNDED = """setp.ge.s32 %p6, %r1, %r9;
 @%p6 bra over;
 shl.b32 %r15, %r9, 2;
@@ -192,6 +202,8 @@ PROVED = {
     "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
     "stages that wrap": f"mov.b32 %r14, 0;\n{loop(WRAPPED)}",
     "half of the distance": HALVES,
+    "a flag that all read": FLAG,
+    "a flag in a loop": loop(f"{FLAG.replace('done', 'end')}\n{BARRIER}"),
     "a distance that is a parameter": BOUNDED,
     "a distance that is a parameter, counted down": BOUNDED.replace(
         "setp.ge.s32 %p6, %r1, %r9;", "sub.s32 %r18, %r9, 1;\nsetp.lt.s32 %p6, %r18, %r1;"
@@ -275,6 +287,12 @@ UNKNOWN = {
         f"setp.eq.s32 %p6, %r10, 0;\n@%p6 bra first;\nld.shared.b32 %r50, [%r13+4];\nfirst:\nshl.b32 %r12, %r10, 9;\n"
         f"add.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13+-512], %r9;\n{BARRIER}"
     ),
+    "a flag before the barrier": FLAG.replace(BARRIER, "", 1),
+    "a flag that is cleared meanwhile": FLAG.replace("setp.lt", "@%p1 st.shared.b32 [two], 0;\nsetp.lt"),
+    "a flag in a loop, one barrier short": loop(FLAG.replace("done", "end")),
+    "a flag of each thread": FLAG.replace("%r30, [two]", "%r30, [%r2+2048]"),
+    "a flag that is taken": FLAG.replace("ld.shared.b32 %r30, [two]", "atom.shared.add.u32 %r30, [two], 1"),
+    "a flag at a generic address": FLAG.replace("@%p6", "st.b32 [%rd1], 0;\n@%p6"),
     "a distance that is a parameter, and one thread more": BOUNDED.replace("ge.s32", "gt.s32"),
     "a distance that is a parameter, a word less": BOUNDED.replace("[%r16];", "[%r16+-4];"),
     "a distance that is a parameter, for other threads": BOUNDED.replace("ge.s32", "lt.s32"),
@@ -518,6 +536,37 @@ KERNEL = loop(f"{STORE}\n{BARRIER}\n{skipped('%p1', OTHER)}\n{BARRIER}")
 def test_a_certificate_that_is_complete_is_accepted() -> None:
     of = prover(KERNEL)
     accepted(of, certificate(of))
+
+
+@pytest.mark.parametrize("name", ["a flag before the barrier", "a flag that is cleared meanwhile"])
+@pytest.mark.parametrize("discharge", [Discharge.BARRIER, Discharge.DISJOINT, Discharge.ATOMIC])
+def test_no_claim_makes_a_load_uniform_that_others_write_meanwhile(name: str, discharge: Discharge) -> None:
+    model = prover(UNKNOWN[name]).model
+    load = next(i for i, each in enumerate(model.function.instructions) if each.opcode == "ld.shared.b32")
+    of = SharedOrder(model, ALL, frozenset((load,)))
+    with pytest.raises(Refused, match="nothing proves"):
+        accepted(of, certificate(of, discharge))
+    with pytest.raises(Refused, match="same value"):
+        accepted(of, replace(certificate(of), claims={}))
+
+
+def test_a_proof_has_a_certificate() -> None:
+    of = prover(KERNEL)
+    with pytest.raises(Refused, match="no certificate"):
+        check(of.function, of.uniform.of, [], of.questions)
+
+
+def test_a_counter_that_differs_between_threads_is_refused() -> None:
+    """Each thread counts to its own index, and stores to the stage that its counter selects."""
+    stage = "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    of = prover(f"{loop('', '%r1')}\n{loop(stage, '%r1', '%r10')}")
+    walk = of.walk()
+    assert walk is not None
+    (store,) = walk.accesses
+    counters = of.across.counting.counters(address for address, _ in of.across.bytes.of(store) or ())
+    assert counters
+    with pytest.raises(Refused, match="takes a counter for uniform"):
+        accepted(of, replace(certificate(of), counters=counters))
 
 
 def test_an_epoch_that_is_missing_at_an_entry_is_refused() -> None:
