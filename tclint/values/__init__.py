@@ -204,6 +204,8 @@ class Values:
         """Where a value may change; empty: never during the life of a thread."""
         self.loop_varying_at = lifetimes.loop_varying_at
         """Those of these locations that are in a loop."""
+        self.replacing = lifetimes.replacing
+        """Expressions in which some values are others."""
         self.along = lifetimes.along
         """Expressions at the end of a path in terms of values at its start."""
         self.entails = conditions.entails

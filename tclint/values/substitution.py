@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.values.integers import applied
@@ -29,15 +29,15 @@ from tclint.values.nodes import (
 )
 from tclint.values.value_table import ValueTable
 
-__all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
+__all__ = ["Lifetimes", "PathSubstitution", "Replacement"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
 """Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
 MAX_SUBSTITUTION_DEPTH = 150
 """Expressions inside one another that a question about a path may substitute: each takes up to five calls of Python."""
 _NOWHERE: frozenset[tuple[str, int]] = frozenset()
-_AT_SIZE = COMPUTED - {Packed}
-"""What the size of a CTA may decide if it decides the operands."""
+_REPLACED = COMPUTED - {Packed}
+"""What is computed again from operands that are replaced."""
 _SUBSTITUTED = COMPUTED - {Sum} | {VectorOf}
 """What is computed again from operands after a path."""
 
@@ -124,22 +124,21 @@ class PathSubstitution:
             self._max_memo = 0
 
 
-class AtSize(PathSubstitution):
-    """The values of expressions in a CTA of a given number of threads."""
+class Replacement(PathSubstitution):
+    """The values of expressions in which some values are others."""
 
     __slots__ = ()
 
-    def __init__(self, lifetimes: Lifetimes, threads: int) -> None:
+    def __init__(self, lifetimes: Lifetimes, others: Mapping[Value, Value]) -> None:
         super().__init__(lifetimes, (), frozenset())
-        table = lifetimes.table
-        self._memo[table.special("%ntid.x"), 0] = table.constant(threads)
+        self._memo.update(((value, 0), other) for value, other in others.items())
 
     def walk(self, value: Value, end: int) -> Value:
         table, memo = self._lifetimes.table, self._memo
         value = table.representative(value)
         if (value, end) not in memo:
             memo[value, end] = value
-            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and type(table.node(value)) in _AT_SIZE:
+            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and type(table.node(value)) in _REPLACED:
                 memo[value, end] = self._lifetimes.substituted(value, self, end)
         return memo[value, end]
 
@@ -158,6 +157,14 @@ class Lifetimes:
         self.invalidated: dict[tuple[str, int], set[int]] = {}
         """Location, as in :meth:`varying_at` -> the values that vary there, among those asked for so far."""
         self.invalidating_sites: list[int] = []
+
+    def at_size(self, threads: int) -> Replacement:
+        """The values of expressions in a CTA of so many threads in x."""
+        return self.replacing({self.table.special("%ntid.x"): self.table.constant(threads)})
+
+    def replacing(self, others: Mapping[Value, Value]) -> Replacement:
+        """The values of expressions in which representative values are *others*."""
+        return Replacement(self, others)
 
     def varying_at(self, value: Value) -> frozenset[tuple[str, int]]:
         """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.

@@ -42,7 +42,7 @@ from tclint.values.nodes import (
 )
 from tclint.values.role_tables import RoleTables
 from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
-from tclint.values.substitution import AtSize, Lifetimes
+from tclint.values.substitution import Lifetimes
 from tclint.values.thread_predicates import UniformityScope
 
 __all__ = ["Uniformity"]
@@ -187,7 +187,7 @@ class Uniformity:
     def holds_in_large_ctas(self, p: Value, truth: bool) -> bool:
         """Whether *p* depends on the size of the CTA alone, and is *truth* in every CTA of many warps."""
         return self.thread_sets.one_dimensional and all(
-            self.table.constant_of(AtSize(self.lifetimes, n)(p)) == truth for n in _LARGE_CTA_SIZES
+            self.table.constant_of(self.lifetimes.at_size(n)(p)) == truth for n in _LARGE_CTA_SIZES
         )
 
     # ------------------------------------------------------------ uniformity

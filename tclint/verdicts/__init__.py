@@ -14,11 +14,13 @@ prover, which lists the obligations and claims what discharges them, and a check
     proxies                                 proxies         proxy_checker
     convergence                             convergence     uniform; parties for barriers that count some of the threads
     shared-memory                           shared_order    epochs
+      (and both together, where a word of shared memory decides a branch)
     tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
 
 Several provers ask which bytes an operation and an access have in common: ``disjoint``, with ``rings`` for stages of a ring
-buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, and ``lanes`` for what a warp stores twice.
+buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, ``counting`` for the counters of their epoch,
+``guards`` for comparisons that hold at an access, and ``lanes`` for what a warp stores twice. ``definitions`` says whether an address is that of the same iteration.
 ``exact_checks`` tries the answers about values that a proof rests on by another interpreter, :mod:`tclint.exact`.
 ``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``paths`` is what the
 provers assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.
@@ -46,13 +48,12 @@ from tclint.verdicts.completion import (
     Completion,
     bulk_completion,
 )
-from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
-from tclint.verdicts.shared_order import SharedOrder
+from tclint.verdicts.shared_order import converged, ordered_in_shared
 from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
 
@@ -159,9 +160,9 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
-    HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
+    HazardClass.CONVERGENCE: converged,
     HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
-    HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
+    HazardClass.SHARED_MEMORY: ordered_in_shared,
     HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),

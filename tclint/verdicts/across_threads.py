@@ -9,13 +9,16 @@ since a thread may access its own bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
+from tclint.ir.nodes import specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
+from tclint.values.integers import applied
 from tclint.values.nodes import (
     COMPUTED,
     AddressOf,
@@ -27,12 +30,14 @@ from tclint.values.nodes import (
     SpecialRead,
 )
 from tclint.verdicts.convergence import index_alone
+from tclint.verdicts.counting import Counting
 from tclint.verdicts.disjoint import AccessedBytes
-from tclint.verdicts.epochs import MemoryAccess, View
+from tclint.verdicts.epochs import Between, MemoryAccess, Numbers, View
+from tclint.verdicts.guards import Guards
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
-__all__ = ["AcrossThreads"]
+__all__ = ["AcrossThreads", "elements_apart"]
 
 _PURE = COMPUTED | {Constant, AddressOf, ParameterRead, Broadcast}
 """The kinds of expressions that are the same in all threads if their operands are."""
@@ -57,6 +62,8 @@ class AcrossThreads:
 
     def __init__(self, model: Kernel, bytes: AccessedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
+        self.counting = Counting(model, bytes.rings, bytes.definitions)
+        self._guards = Guards(model, bytes.definitions, self._is_index)
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
@@ -67,13 +74,86 @@ class AcrossThreads:
         threads = view.first | view.then
         if not view.first or not view.then or threads & (threads - 1) == 0:
             return True
-        here, there = self.bytes.of(a.site), self.bytes.of(b.site)
+        if view.between is Between.WARPS and T.one_warp(threads):
+            return True
+        here, there = self._at(a.site, view.here, view), self._at(b.site, view.there, view)
         if here is None or there is None:
             return False
-        once = a.site == b.site and view.same(self.model.cfg.block_of[a.site])
+        once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
         warp = (a.rows or b.rows) and not once
         alike = self._lanes(view).stored(a.site) if once else 0
-        return all(self._ranges_disjoint(x, y, view, warp, alike) for x in here for y in there)
+        return all(
+            self._ranges_disjoint(x, y, view, warp, alike)
+            or (
+                not warp
+                and (self._bounded_apart(a.site, x, b.site, y, view) or self._numbered_apart(x, y, view))
+            )
+            for x in here
+            for y in there
+        )
+
+    def _bounded_apart(self, a: int, here: MemoryRange, b: int, there: MemoryRange, view: View) -> bool:
+        """Whether comparisons that hold at two accesses bound one of two ranges before the other begins."""
+        forms = self._split(here[0], view), self._split(there[0], view)
+        if forms[0] is None or forms[1] is None:
+            return False
+
+        def is_shared(value: int) -> bool:
+            return self._is_shared(value, view)
+
+        begins, ends = self._guards.ends(a, forms[0], here[1], view.first, is_shared)
+        its_begins, its_ends = self._guards.ends(b, forms[1], there[1], view.then, is_shared)
+        return self._precedes(ends, its_begins) or self._precedes(its_ends, begins)
+
+    def _numbered_apart(self, a: MemoryRange, b: MemoryRange, view: View) -> bool:
+        """Whether threads access elements of their own by the number that each has in a CTA of any two dimensions."""
+        distance = self.values.constant_of(self.values.add(b[0], self.values.times(a[0], -1)))
+        if distance is None or self.values.shape is not None or not self._planar:
+            return False
+        terms = dict(self.values.linear(a[0])[0])
+        x = self.values.special("%tid.x")
+        parts = next((p for t in terms for p in ((t,), (t, x)) if self._is_number(t, within=len(p) > 1)), ())
+        sizes = {terms.get(part, 0) for part in parts}
+        if len(sizes) != 1 or 0 in sizes:
+            return False
+        rest = (term for term in terms if term not in parts)
+        return elements_apart(abs(min(sizes)), a[1], distance, b[1]) and all(
+            self._is_shared(term, view) for term in rest
+        )
+
+    def _is_number(self, value: int, *, within: bool) -> bool:
+        """Whether a value is the number of a thread, ``%tid.y * %ntid.x + %tid.x``, as one expression; with *within*, the
+        product alone, to which the number within the row is added."""
+        node = self.values.node(value)
+        if type(node) is not Opaque or node.name != ("mul" if within else "mad"):
+            return False
+        if applied(node.name, node.modifiers, (3, 5) if within else (3, 5, 7)) != (15 if within else 22):
+            return False  # the upper half of a product
+        operands = [self.values.node(operand) for operand in node.operands]
+        names = [each.name if type(each) is SpecialRead else "" for each in operands]
+        return sorted(names[:2]) == ["%ntid.x", "%tid.y"] and (within or names[2] == "%tid.x")
+
+    @cached_property
+    def _planar(self) -> bool:
+        """Whether the kernel is meant for CTAs of two dimensions: it never asks about the third one."""
+        read = (s.name for each in self.model.function.instructions for s in specials(each.operands))
+        return not {"%tid.z", "%ntid.z", "%tid", "%ntid"} & {*read}
+
+    def _precedes(self, ends: list[int], begins: list[int]) -> bool:
+        """Whether one of the values *ends* is certainly not greater than one of *begins*."""
+        distances = (
+            self.values.constant_of(self.values.add(begin, self.values.times(end, -1)))
+            for end in ends
+            for begin in begins
+        )
+        return any(distance is not None and distance >= 0 for distance in distances)
+
+    def _at(self, site: int, numbers: Numbers, view: View) -> list[MemoryRange] | None:
+        """The bytes that an instruction accesses where counters have these *numbers*; None if they are not all known."""
+        found = self.bytes.of(site)
+        if found is None or not numbers:
+            return found
+        return [(self.counting.at(address, numbers, view.counters), size) for address, size in found]
 
     def _lanes(self, view: View) -> Lanes:
         """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
@@ -96,13 +176,14 @@ class AcrossThreads:
         if distance is None:
             return False
         modulus = gcd(first.stride, then.stride)
-        key = first.index, first.offset, a[1], then.index, then.offset + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
+        key = first.index, first.offset, a[1], then.index, then.offset + distance, b[1], modulus, view.first, view.then, view.between, warp, alike  # fmt: skip
         if key not in self._compared:
             self._compared[key] = self._no_owner_in_common(
                 self._bytes(_Bytes(first.index, first.offset, a[1]), view.first, warp, alike, modulus),
                 self._bytes(
                     _Bytes(then.index, then.offset + distance, b[1]), view.then, warp, alike, modulus
                 ),
+                view.between,
             )
         return self._compared[key]
 
@@ -189,11 +270,33 @@ class AcrossThreads:
         return found
 
     @staticmethod
-    def _no_owner_in_common(a: Owners, b: Owners) -> bool:
-        """Whether no byte is accessed by two different threads, one in *a* and one in *b*."""
+    def _no_owner_in_common(a: Owners, b: Owners, between: Between) -> bool:
+        """Whether no byte is accessed by two different threads as *between* says, one in *a* and one in *b*."""
         if len(b) < len(a):
             a, b = b, a
-        return all((threads | b[at]) & ((threads | b[at]) - 1) == 0 for at, threads in a.items() if at in b)
+        return not any(_several(threads, b[at], between) for at, threads in a.items() if at in b)
+
+
+def elements_apart(element: int, size: int, distance: int, other: int) -> bool:
+    """Whether an access of *size* bytes in one element and one of *other* bytes, at a *distance* into another element, have no
+    byte in common, whichever two elements these are; each has *element* bytes."""
+    return element + distance >= size and distance + other <= element
+
+
+def _several(a: T.Threads, b: T.Threads, between: Between) -> bool:
+    """Whether two different threads, one of *a* and one of *b*, may be such as *between* says."""
+    either = a | b
+    if between is Between.WARPS:
+        return not T.one_warp(either)
+    if between is Between.THREADS:
+        return bool(either & (either - 1))
+    while either:
+        warp = T.one_warp(either & -either)
+        lanes = either & warp
+        if a & warp and b & warp and lanes & (lanes - 1):
+            return True
+        either &= ~warp
+    return False
 
 
 def _counted_once(threads: T.Threads, alike: int) -> T.Threads:

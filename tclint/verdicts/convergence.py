@@ -71,11 +71,16 @@ def index_alone(values: Values, value: int) -> bool:
 class Convergence:
     """The obligations of the collective instructions of one kernel, and what discharges them.
 
-    The levels of *registers* are found besides those that these instructions depend on.
+    The levels of *registers* are found besides those that these instructions depend on. The loads *stable* of shared memory
+    are taken to be uniform, which is proved elsewhere.
     """
 
     def __init__(
-        self, model: KernelModel, assume: Collection[Assumption], registers: Iterable[int] = ()
+        self,
+        model: KernelModel,
+        assume: Collection[Assumption],
+        registers: Iterable[int] = (),
+        stable: frozenset[int] = frozenset(),
     ) -> None:
         self.model, self.assume, self.registers = model, frozenset(assume), tuple(registers)
         self.function, self.values = model.function, model.values
@@ -87,7 +92,7 @@ class Convergence:
         self.by_index = stated and self.of_index <= self.assume
         """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
         known."""
-        self._holding: dict[tuple[int, int], int | None] = {}
+        self._holding: dict[int, int | None] = {}
         self.everyone = T.full(self.values.threads)
         self._indexed: dict[tuple[int, int, int, bool], Level] = {}
         blocks = [range(block.start, block.end) for block in model.cfg.blocks]
@@ -99,6 +104,7 @@ class Convergence:
             UniformQuestions(
                 by_index, self.values.constant_operand, self._read_only, self._threads, self._partial_warp
             ),
+            stable,
         )
 
     def outcome(self) -> Outcome:
@@ -189,6 +195,11 @@ class Convergence:
     def needed(self) -> tuple[Collective, ...]:
         """The reachable collective instructions."""
         return tuple(collectives(self.function, sorted(self.of.block_of)))
+
+    @property
+    def deciding(self) -> Iterator[int]:
+        """The instructions from which what decides branches and collective instructions is computed."""
+        return (site for sites in self._slice.values() for site in sites)
 
     @cached_property
     def _outer(self) -> dict[int, Level]:
@@ -305,14 +316,16 @@ class Convergence:
 
     def holding(self, register: int, at: int) -> T.Threads | None:
         """The threads in which a predicate is true just before an instruction; None unless their index alone decides."""
-        key = register, at
-        if key not in self._holding:
-            value = self.values.before(register, at)
-            decided = self.by_index and index_alone(self.values, value)
-            self._holding[key] = self.values.mask(value) if decided else None
-            if self._holding[key] is not None:
+        return self.threads_where(self.values.before(register, at))
+
+    def threads_where(self, predicate: int) -> T.Threads | None:
+        """The threads in which a *predicate* is true; None unless their index alone decides."""
+        if predicate not in self._holding:
+            decided = self.by_index and index_alone(self.values, predicate)
+            self._holding[predicate] = self.values.mask(predicate) if decided else None
+            if self._holding[predicate] is not None:
                 self.assumed |= self.of_index
-        return self._holding[key]
+        return self._holding[predicate]
 
     def _index_level(self, threads: T.Threads, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type

@@ -10,11 +10,12 @@ from __future__ import annotations
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.verdicts import Assumption
-from tclint.ir.nodes import Immediate
+from tclint.ir.nodes import Immediate, Memory, registers
 from tclint.isa.accesses import Via
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AT_ONCE, EVER, MemoryRange, Pairs, Passes
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
+from tclint.verdicts.definitions import Definitions
 from tclint.verdicts.matrices import Matrices, ranges
 from tclint.verdicts.rings import Numbers, RingStates, State
 
@@ -71,7 +72,7 @@ class AccessedBytes:
 
     def __init__(self, model: KernelModel, rings: RingStates) -> None:
         self.model, self.rings, self.values = model, rings, model.values
-        self.matrices = Matrices(model)
+        self.matrices, self.definitions = Matrices(model), Definitions(model)
         self.everyone: Pairs = (T.full(model.values.threads),) * 2
         self._known: dict[int, list[MemoryRange] | None] = {}
 
@@ -102,8 +103,14 @@ class AccessedBytes:
         return frozenset() if read is None else read[1]
 
     def _find(self, site: int) -> list[MemoryRange] | None:
-        accesses = self.model.instruction(site).accesses
-        if any(a.via is Via.DESCRIPTOR for a in accesses):
+        instruction = self.model.instruction(site)
+        accesses = instruction.accesses
+        described = any(a.via is Via.DESCRIPTOR for a in accesses)
+        named = (o for o in instruction.operands if isinstance(o, Memory))
+        addressed = instruction.reads if described else [r for each in named for r in registers(each)]
+        if not all(self.definitions.dominate(register, site) for register in addressed):
+            return None
+        if described:
             read = self.matrices.read(site)
             return None if read is None else read[0]
         return ranges(self.model, site, (a for a in accesses if a.shared))

@@ -3,7 +3,8 @@ memory, or to another :class:`Space`.
 
 A *full barrier* is one that all threads of the CTA execute together, which follows from the levels of registers
 (:mod:`tclint.verdicts.uniform`); no thread waits for the same barrier elsewhere. In a CTA of one warp, ``bar.warp.sync``
-of all lanes is one, too. So all threads execute the same sequence
+of all lanes is one, too, and so is a wait for the cluster barrier, if each thread arrives in the same block before it and
+accesses nothing in between. So all threads execute the same sequence
 of full barriers, and accesses that two consecutive ones separate are ordered (PTX ISA 9.7.13.1). What remains are
 accesses of one *epoch*: of two threads that passed the same execution of a full barrier last, or none. The checker trusts
 neither the certificate nor what made it. From the instructions and the edges of the control-flow graph alone, it verifies
@@ -19,52 +20,91 @@ that
 that is uniform has the same value in both where they have entered the block that defines it equally often in this epoch,
 once or not at all; if one may have entered it more often, its values are those of different iterations.
 
-**Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending.
+**Warps.** The lanes of one warp also meet at its ``bar.warp.sync`` of all lanes. So a certificate may be about two threads of
+one warp alone, with these barriers among the full ones, and another one about two threads of different warps. Together, they
+prove a pair.
 
-Whatever else may access shared memory ends the proof: the async proxy, mbarriers, other CTAs, generic addresses, calls.
+**Counters.** Of some uniform phis, a certificate states the number, or its low bits: when the epoch began and now. Each edge
+into the block of the phi makes one number of another, by the argument that belongs to the edge
+(:attr:`OrderQuestions.counted`), and a branch that no thread takes with a number is not followed. All threads of one epoch
+began it with the same number. So epochs that began with different ones are different epochs, and the addresses of two
+accesses of one epoch are compared for the numbers that the counters have at each: the stage of a double buffer, the
+distance of a reduction. Several certificates, with other counters, may prove the pairs of one kernel.
+
+**Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending. Where they are is
+what the counters said when it was issued.
+
+**Mbarriers.** An operation on an mbarrier is an access of its bytes like any other, but what two of them do to each other is
+the class of mbarriers. What these order is not used.
+
+**Loads.** That a barrier is full may rest on a load of shared memory which is taken to be uniform. Each thread that executes
+the load in an epoch reads the same value if no other one may write these bytes in that epoch. This needs full barriers before
+the load alone, so by induction over the steps of an execution, both hold.
+
+Whatever else may access shared memory ends the proof: the async proxy, other CTAs, generic addresses, calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.analyses.in_flight import State
+from tclint.analyses.in_flight import Pending
 from tclint.findings.verdicts import Discharge
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import Access as Made
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
 from tclint.isa.special_registers import WARP
+from tclint.sync.operations import OPEN
 from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
-from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
+from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels, collective
 
 __all__ = [
     "ENTRY",
     "SHARED",
     "AccessPair",
+    "Between",
+    "Counters",
     "Epoch",
     "Levels",
     "MemoryAccess",
+    "Numbers",
     "OrderCertificate",
     "OrderQuestions",
+    "Reached",
     "Since",
     "Space",
     "View",
     "Walk",
     "access",
     "check",
+    "check_loads",
     "entered",
     "first_epoch",
     "foreign",
     "full_barriers",
     "of_all_threads",
+    "of_cluster",
+    "uniform_if_stable",
 ]
 
 ENTRY = -1
 """The entry of the kernel, as the beginning of an epoch."""
+Numbers = tuple[tuple[int, int], ...]
+"""What is known of counters: for each phi that has been entered, in order, its number or the low bits of it."""
+Counters = Mapping[int, int]
+"""The phis whose numbers are followed, each with how many low bits of it are; 0: all of it."""
+
+
+Pendings = frozenset[tuple[Pending, Numbers]]
+"""Asynchronous operations that may be pending, with the counters when each was issued."""
 
 
 class Since(NamedTuple):
@@ -74,9 +114,38 @@ class Since(NamedTuple):
     """The full barrier at which the epoch began, or :data:`ENTRY`."""
     passed: tuple[tuple[int, int], ...] = ()
     """The blocks that are counted and were entered since, each with 1, or with 2 for more than once."""
+    begun: Numbers = ()
+    """The counters when the epoch began."""
+    now: Numbers = ()
+    """The counters now."""
 
 
-Epoch = frozenset[Since]
+class Reached(NamedTuple):
+    """The threads that may have passed the same in their epoch."""
+
+    threads: int
+    """One bit for each."""
+    pending: Pendings = frozenset()
+
+    def joined(self, other: Reached | None) -> Reached:
+        """Both of them."""
+        if other is None or other == self:
+            return self
+        return Reached(self.threads | other.threads, self.pending | other.pending)
+
+
+Epoch = Mapping[Since, Reached]
+
+
+class Between(Enum):
+    """Two threads, as a certificate is about them."""
+
+    THREADS = "threads"
+    """Any two of the CTA."""
+    WARPS = "warps"
+    """Of different warps."""
+    LANES = "lanes"
+    """Of one warp."""
 
 
 class MemoryAccess(NamedTuple):
@@ -89,6 +158,8 @@ class MemoryAccess(NamedTuple):
     """Whether it is asynchronous, such as a ``cp.async``, and accesses the memory until it has completed."""
     rows: bool = False
     """Whether the lanes of a warp access rows of a matrix at addresses of others."""
+    object: bool = False
+    """Whether it is an operation on an mbarrier."""
 
 
 class AccessPair(NamedTuple):
@@ -104,10 +175,17 @@ class View(NamedTuple):
     first: int
     then: int
     """The threads that may execute each, one bit for each."""
+    here: Numbers
+    there: Numbers
+    """The counters at each, or where it was issued."""
+    counters: Counters
+    """What these numbers are of."""
+    between: Between
+    """Which of the threads are meant."""
     same: Callable[[int], bool]
     """Whether both have entered a block equally often in their epoch, and not more than once."""
     uniform: Callable[[int, int], bool]
-    """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+    """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
     together: Callable[[int], bool]
     """Whether the threads of a warp execute a block together."""
 
@@ -115,12 +193,15 @@ class View(NamedTuple):
 class Levels:
     """What is uniform, by the levels of registers and of the branches that decide whether a block executes."""
 
-    def __init__(self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level]) -> None:
-        self.registers, self.outer, self.whole = registers, outer, _whole(of)
+    def __init__(
+        self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level], between: Between
+    ) -> None:
+        self.registers, self.outer = registers, outer
+        self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
 
     def uniform(self, block: int, register: int) -> bool:
-        """Whether a register that is defined on entry to a block is the same in all threads of the CTA."""
+        """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
         level = self.registers.get(register, Level.NONE)
         return max(level, self.outer.get(block, Level.NONE)) <= self.whole
 
@@ -132,7 +213,12 @@ class OrderQuestions(NamedTuple):
     """Whether two accesses of different threads have no byte in common."""
     everyone: int
     """All threads that a CTA may have, one bit for each."""
-    holding: Holding
+    holding: Callable[[int, int, Numbers, Counters], int | None]
+    """The threads in which a register is true just before an instruction, if their index and the counters alone decide."""
+    counted: Callable[[Edge, Numbers, Counters], Collection[Numbers] | None]
+    """What the counters may be after an edge; None if one of them is not known."""
+    defined: Callable[[int], tuple[int, int]]
+    """The block of a counter, which is a phi, and the register that it is the value of."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +230,12 @@ class OrderCertificate:
     """The full barriers."""
     counted: frozenset[int]
     """The blocks whose entries are counted."""
+    counters: Counters
     entry: Sequence[Epoch]
     """What a thread may have passed in its epoch at the entry of each block."""
-    pending: Sequence[State]
-    """The asynchronous operations that may be pending at the entry of each block."""
-    threads: Sequence[int]
-    """The threads that may enter each block."""
     claims: Mapping[AccessPair, Discharge]
+    between: Between = Between.THREADS
+    """The threads that it is about."""
 
 
 def foreign(instruction: Instruction) -> str:
@@ -161,15 +246,16 @@ def foreign(instruction: Instruction) -> str:
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
     found = [a for a in instruction.accesses if a.shared]
-    if any(a.object for a in found):
-        return "it uses an mbarrier, and CTA barriers alone do not order accesses then"
+    effects = instruction.effects
+    if any(a.object for a in found) and (effects.tracks or effects.begins or effects.commits):
+        return "it arrives at an mbarrier later, and CTA barriers alone do not order that"
     if any(a.later and not _copied(instruction, a) for a in found):
         return "it accesses shared memory through the async proxy"
     if any(a.space is StateSpace.GENERIC for a in found):
         return "its generic address may be in shared memory"
     if not all(a.own for a in found):
         return "it may access the shared memory of another CTA"
-    allocates = instruction.effects.resource is Resource.TMEM_ALLOC
+    allocates = effects.resource is Resource.TMEM_ALLOC
     if any(not a.later and (allocates or not isinstance(a.extent, int)) for a in found):
         return "which bytes of shared memory it accesses is not known"
     return ""
@@ -182,12 +268,12 @@ def _copied(instruction: Instruction, access: Made) -> bool:
 
 def access(site: int, instruction: Instruction) -> MemoryAccess | None:
     """How an instruction that is not :func:`foreign` accesses shared memory; None if it does not."""
-    found = [a for a in instruction.accesses if a.shared and not a.object]
+    found = [a for a in instruction.accesses if a.shared]
     if not found:
         return None
-    writes = any(a.writes for a in found)
-    atomic = writes and not all(a.writes for a in found)
-    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found))
+    writes, object = any(a.writes for a in found), any(a.object for a in found)
+    atomic = writes and not object and not all(a.writes for a in found)
+    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found), object)
 
 
 class Space(NamedTuple):
@@ -199,15 +285,15 @@ class Space(NamedTuple):
     """Why CTA barriers alone do not order what an instruction may do to it; "" if they do, or it does nothing."""
     access: Callable[[int, Instruction], MemoryAccess | None]
     """How an instruction that is not foreign accesses it; None if it does not."""
-    separates: Callable[[Sequence[Instruction], range, int], bool]
-    """Whether the CTA barrier at a site of a block orders the accesses before it and those after it."""
+    separates: Callable[[Sequence[Instruction], range, int, int], bool]
+    """Whether the barrier in a block, by where a thread arrives and where it waits, orders the accesses before and after."""
 
     def concerns(self, instruction: Instruction) -> bool:
         """Whether an instruction may access it."""
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, site: True)
+SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, arrival, wait: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -220,23 +306,38 @@ def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
             if operand is not None:
                 numbers[site] = of.ask.constant(operand, site)
     others = {number for site, number in numbers.items() if site not in candidates}
-    of_warps = frozenset(candidates) - numbers.keys()
+    without_number = frozenset(candidates) - numbers.keys()
     if None in others:
-        return of_warps
-    return of_warps | {s for s in candidates if numbers.get(s) is not None and numbers[s] not in others}
+        return without_number
+    return without_number | {s for s in candidates if numbers.get(s) is not None and numbers[s] not in others}
 
 
-def of_all_threads(of: Uniform, site: int) -> Collective | None:
-    """The barrier *site* as one of all threads of the CTA; None if it is not one.
+def of_all_threads(of: Uniform, site: int, between: Between = Between.THREADS) -> Collective | None:
+    """The barrier *site* as one at which all threads of the CTA meet; None if it is not one.
 
-    A barrier of a warp is, in a CTA that is known to have no more than one.
+    A barrier of a warp is, in a CTA that is known to have no more than one, or if *between* is about one warp. Of the cluster
+    barrier, it is the wait.
     """
     match = of.instructions[site].match
-    if match is None or match.form.effects.synchronises is None:
+    if match is None:
+        return None
+    if match.form.effects.awaits is Barrier.CLUSTER:
+        return Collective(site, Level.CLUSTER, match.scope != "thread")
+    if match.form.effects.synchronises is None:
         return None
     if match.form.scope == "cta":
         return Collective(site, Level.CTA, match.scope != "thread")
-    return Collective(site, Level.WARP, False) if _whole(of) is Level.WARP else None
+    if between is Between.LANES or _whole(of) is Level.WARP:
+        return Collective(site, Level.WARP, False)
+    return None
+
+
+def of_cluster(of: Uniform) -> Iterator[Collective]:
+    """The operations on the cluster barrier, all of which matter to a wait for it."""
+    for site in of.block_of:
+        found = collective(site, of.instructions[site])
+        if found is not None and of.instructions[site].effects.barrier is Barrier.CLUSTER:
+            yield found
 
 
 def _whole(of: Uniform) -> Level:
@@ -245,14 +346,15 @@ def _whole(of: Uniform) -> Level:
     return Level.WARP if threads is not None and threads <= WARP else Level.CTA
 
 
-def entered(epoch: Epoch, block: int, counted: Collection[int]) -> Epoch:
-    """What a thread has passed once it has entered *block*."""
-    return frozenset(Since(s.start, _counted(s.passed, block)) for s in epoch) if block in counted else epoch
+def entered(since: Since, block: int, counted: Collection[int], now: Numbers) -> Since:
+    """What a thread has passed once it has entered *block*, where the counters are *now*."""
+    passed = _counted(since.passed, block) if block in counted else since.passed
+    return Since(since.start, passed, since.begun, now)
 
 
-def first_epoch(counted: Collection[int]) -> Epoch:
+def first_epoch(counted: Collection[int], everyone: int) -> Epoch:
     """What a thread has passed when it begins."""
-    return entered(frozenset((Since(ENTRY),)), 0, counted)
+    return {entered(Since(ENTRY), 0, counted, ()): Reached(everyone)}
 
 
 def _counted(passed: tuple[tuple[int, int], ...], block: int) -> tuple[tuple[int, int], ...]:
@@ -261,8 +363,24 @@ def _counted(passed: tuple[tuple[int, int], ...], block: int) -> tuple[tuple[int
     return tuple(sorted(times.items()))
 
 
+class _Instances:
+    """Executions of one access in one epoch, with the same numbers of the counters."""
+
+    def __init__(self) -> None:
+        self.threads = 0
+        self.passed = set[tuple[tuple[int, int], ...]]()
+
+    def times(self, block: int) -> set[int]:
+        """How often a thread may have entered *block* in its epoch."""
+        return {dict(passed).get(block, 0) for passed in self.passed}
+
+
+_Begun = tuple[int, Numbers]
+"""An epoch: where it began, and the counters there."""
+
+
 class Walk:
-    """What follows within each block from what a certificate says about its entry: call :meth:`through` for all."""
+    """What follows within each block from what a certificate says about its entry: call :meth:`through` for all entries."""
 
     def __init__(
         self,
@@ -275,75 +393,135 @@ class Walk:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = CompletionTransfer(
-            function, space.groups, (i for b in self.order for i in graph.blocks[b])
-        )
-        self.accesses: dict[int, MemoryAccess] = {}
+        sites = [i for b in self.order for i in graph.blocks[b]]
+        self.transfer = CompletionTransfer(function, space.groups, sites)
+        found = ((i, space.access(i, self.instructions[i])) for i in sites)
+        self.accesses: dict[int, MemoryAccess] = {i: each for i, each in found if each is not None}
         """The reachable accesses, by instruction."""
-        self.times: dict[int, Epoch] = {}
-        """Access -> what its thread has passed in its epoch."""
-        self.later: dict[int, set[int]] = {}
-        """Asynchronous access -> the beginnings of the epochs in which it may happen."""
-        self.threads: dict[int, int] = {}
-        """Access -> the threads that may execute it."""
-        self._counts: dict[tuple[int, int], dict[int, frozenset[int]]] = {}
+        marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
+        self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
+        self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}
+        self._followed: dict[tuple[int, Numbers, Pendings], Pendings] = {}
+        self._later: dict[int, dict[_Begun, set[Numbers]]] = {}
+        """Asynchronous access -> the epochs in which it may happen, with the counters when it was issued."""
 
-    def through(self, b: int) -> tuple[Epoch, State]:
-        """What a thread may have passed at the end of a block, and what may be pending there; its accesses are noted."""
-        epoch, pending = self.certificate.entry[b], self.certificate.pending[b]
-        self._pend(epoch, pending)
-        for i in self.graph.blocks[b]:
-            instruction = self.instructions[i]
-            found = self.space.access(i, instruction)
-            if found is not None:
-                self.accesses[i], self.times[i] = found, epoch
-                self.threads[i] = narrowed(
-                    self.certificate.threads[b],
-                    self.ask.holding,
-                    i,
-                    instruction.guard,
-                    not instruction.negated,
-                )
-                if found.later:
-                    self.later.setdefault(i, set()).update(s.start for s in epoch)
-            pending = self.transfer.after(pending, i)
+    def through(self, b: int, epoch: Epoch) -> Epoch:
+        """What a thread may have passed at the end of a block, if *epoch* at its entry; the accesses in it are noted."""
+        self._pend(epoch)
+        for i in self._marked[b]:
+            if i in self.accesses:
+                self._note(i, epoch)
+            if i in self.transfer.affecting:
+                epoch = {s: Reached(r.threads, self._after(s, r, i)) for s, r in epoch.items()}
             if i in self.certificate.barriers and self._separates(b, i):
-                after = frozenset((Since(i),))
-                epoch = epoch | after if instruction.guard >= 0 else after
-                self._pend(after, pending)
-        return epoch, pending
+                after: dict[Since, Reached] = {}
+                for s, reached in epoch.items():
+                    begun = Since(i, (), s.now, s.now)
+                    after[begun] = reached.joined(after.get(begun))
+                self._pend(after)
+                epoch = {**epoch, **after} if self.instructions[i].guard >= 0 else after
+        return epoch
 
-    def _separates(self, b: int, barrier: int) -> bool:
-        return self.space.separates(self.instructions, self.graph.blocks[b], barrier)
+    def _separates(self, b: int, wait: int) -> bool:
+        """Whether the barrier at *wait* orders what is before its arrival and what is after it, with nothing in between."""
+        arrival = wait
+        if self.instructions[wait].effects.arrives is None:
+            block = self.graph.blocks[b]
+            before = range(wait - 1, block.start - 1, -1)
+            arrival = next((i for i in before if i in self._marked[b] or self._arrives(i)), wait)
+            if arrival == wait or not self._arrives(arrival):
+                return False
+        return self.space.separates(self.instructions, self.graph.blocks[b], arrival, wait)
 
-    def _pend(self, epoch: Epoch, pending: State) -> None:
-        for each in pending:
-            self.later.setdefault(each.site, set()).update(s.start for s in epoch)
+    def _arrives(self, site: int) -> bool:
+        """Whether a thread arrives at the cluster barrier and releases what it has done before."""
+        instruction = self.instructions[site]
+        arrives = instruction.effects.arrives is Barrier.CLUSTER and instruction.guard < 0
+        return arrives and instruction.order.releases
 
-    def leaving(self, b: int) -> Iterator[tuple[int, int]]:
-        """For each edge out of a block, its target and the threads that may take it."""
+    def about(self, between: Between) -> Walk:
+        """The same walk for a certificate about other threads, at which the same barriers meet."""
+        other = copy(self)
+        other.certificate = replace(self.certificate, between=between)
+        return other
+
+    def _note(self, site: int, epoch: Epoch) -> None:
+        """Notes an access, which is executed after *epoch*."""
+        instruction, access = self.instructions[site], self.accesses[site]
+        for s, reached in epoch.items():
+            at = self._now[site].setdefault((s.start, s.begun), {}).setdefault(s.now, _Instances())
+            at.threads |= self._narrowed(
+                reached.threads, site, instruction.guard, not instruction.negated, s.now
+            )
+            at.passed.add(s.passed)
+            if access.later:
+                self._later.setdefault(site, {}).setdefault((s.start, s.begun), set()).add(s.now)
+
+    def _after(self, since: Since, reached: Reached, site: int) -> Pendings:
+        """What may be pending after an instruction."""
+        begins = site in self.transfer.begun
+        if not begins and not reached.pending:
+            return reached.pending
+        key = site, since.now if begins else (), reached.pending
+        if key not in self._followed:
+            states: dict[Numbers, set[Pending]] = {since.now: set()} if begins else {}
+            for each, at in reached.pending:
+                states.setdefault(at, set()).add(each)
+            found = set[tuple[Pending, Numbers]]()
+            for at, state in states.items():
+                after = self.transfer.after(frozenset(state), site)
+                if begins and at != since.now:  # it is issued with other numbers
+                    after -= {Pending(site, OPEN)} - state
+                found.update((each, at) for each in after)
+            self._followed[key] = frozenset(found)
+        return self._followed[key]
+
+    def _pend(self, epoch: Epoch) -> None:
+        for s, reached in epoch.items():
+            for each, at in reached.pending:
+                self._later.setdefault(each.site, {}).setdefault((s.start, s.begun), set()).add(at)
+
+    def leaving(self, b: int, epoch: Epoch) -> Iterator[tuple[int, Since, Reached]]:
+        """For each edge out of a block, its target, and what a thread that takes it has passed there.
+
+        Raises ``Refused`` if a counter is not known after it.
+        """
         last = self.graph.blocks[b][-1]
         for edge in self.graph.successors[b]:
-            threads = self.certificate.threads[b]
-            yield edge.target, narrowed(threads, self.ask.holding, last, edge.predicate, edge.value)
+            for s, reached in epoch.items():
+                threads = self._narrowed(reached.threads, last, edge.predicate, edge.value, s.now)
+                if not threads:
+                    continue
+                numbers = self.ask.counted(edge, s.now, self.certificate.counters)
+                if numbers is None:
+                    raise Refused(last, "the number of a counter is not known after this branch")
+                for now in numbers:
+                    since = entered(s, edge.target, self.certificate.counted, now)
+                    yield edge.target, since, Reached(threads, reached.pending)
+
+    def _narrowed(self, threads: int, at: int, register: int, value: bool, numbers: Numbers) -> int:
+        """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
+        mask = self.ask.holding(register, at, numbers, self.certificate.counters) if register >= 0 else None
+        return threads if mask is None else threads & (mask if value else ~mask)
 
     # ------------------------------------------------------------ pairs
 
     def pairs(self) -> Iterator[AccessPair]:
-        """The pairs of accesses of which at least one writes."""
+        """The pairs of accesses of which at least one writes, and one is not an operation on an mbarrier."""
         sites = sorted(self.accesses)
         for n, a in enumerate(sites):
             for b in sites[n:]:
-                if self.accesses[a].writes or self.accesses[b].writes:
+                both = self.accesses[a], self.accesses[b]
+                if any(each.writes for each in both) and not all(each.object for each in both):
                     yield AccessPair(a, b)
 
-    def begin(self, site: int) -> Collection[int]:
-        """The beginnings of the epochs in which an access may happen."""
-        return self.later.get(site) or {s.start for s in self.times[site]}
+    def _epochs(self, site: int) -> Collection[_Begun]:
+        """The epochs in which an access may happen."""
+        return self._later.get(site) or self._now[site]
 
     def separated(self, pair: AccessPair) -> bool:
         """Whether the two accesses are in no common epoch."""
-        return set(self.begin(pair.first)).isdisjoint(self.begin(pair.then))
+        return set(self._epochs(pair.first)).isdisjoint(self._epochs(pair.then))
 
     def both_atomic(self, pair: AccessPair) -> bool:
         """Whether both are atomic operations of one type, to whose size their addresses are aligned."""
@@ -351,71 +529,152 @@ class Walk:
         types = {(m.modifiers[-1:], m.binding.get("vec")) for m in matches if m is not None}
         return len(types) == 1 and all(self.accesses[site].atomic for site in pair)
 
-    def view(self, pair: AccessPair, levels: Levels) -> View:
-        """What is known of the threads that execute the two in one epoch."""
-        common = set(self.begin(pair.first)) & set(self.begin(pair.then))
+    def views(self, pair: AccessPair, levels: Levels) -> Iterator[View]:
+        """What is known of the threads that execute the two in one epoch: for all numbers that the counters may have at them."""
         late = any(self.accesses[site].later for site in pair)
+        found: dict[tuple[Numbers, Numbers], list[tuple[_Instances, _Instances]]] = {}
+        for begun in set(self._epochs(pair.first)) & set(self._epochs(pair.then)):
+            for here, first in self._executed(pair.first, begun):
+                for there, then in self._executed(pair.then, begun):
+                    found.setdefault((here, there), []).append((first, then))
+        for (here, there), instances in sorted(found.items(), key=lambda each: each[0]):
 
-        def same(block: int) -> bool:
-            if late or block not in self.certificate.counted:
-                return False
-            return all(
-                len(times := self._times(pair.first, block)[s] | self._times(pair.then, block)[s]) == 1
-                and max(times) <= 1
-                for s in common
+            def same(block: int, instances: list[tuple[_Instances, _Instances]] = instances) -> bool:
+                if late or block not in self.certificate.counted:
+                    return False
+                times = [first.times(block) | then.times(block) for first, then in instances]
+                return all(len(each) == 1 and max(each) <= 1 for each in times)
+
+            first_threads = then_threads = 0
+            for first, then in instances:
+                first_threads |= first.threads
+                then_threads |= then.threads
+            yield View(
+                first_threads,
+                then_threads,
+                here=here,
+                there=there,
+                counters=self.certificate.counters,
+                between=self.certificate.between,
+                same=same,
+                uniform=levels.uniform,
+                together=levels.together,
             )
 
-        return View(self.threads[pair.first], self.threads[pair.then], same, levels.uniform, levels.together)
-
-    def _times(self, site: int, block: int) -> dict[int, frozenset[int]]:
-        """Beginning of an epoch -> how often a thread may have entered *block* since, where it executes an access."""
-        key = site, block
-        if key not in self._counts:
-            found: dict[int, set[int]] = {}
-            for since in self.times[site]:
-                found.setdefault(since.start, set()).add(dict(since.passed).get(block, 0))
-            self._counts[key] = {start: frozenset(times) for start, times in found.items()}
-        return self._counts[key]
+    def _executed(self, site: int, begun: _Begun) -> Iterator[tuple[Numbers, _Instances]]:
+        """The executions of an access that may happen in an epoch, by the numbers of the counters."""
+        if site not in self._later:
+            yield from self._now[site][begun].items()
+            return
+        for numbers in self._later[site][begun]:
+            issued = _Instances()
+            for instances in self._now[site].values():
+                issued.threads |= instances[numbers].threads if numbers in instances else 0
+            yield numbers, issued
 
 
 def check(
     function: Function,
     of: Uniform,
-    certificate: OrderCertificate,
+    certificates: Sequence[OrderCertificate],
     questions: OrderQuestions,
     space: Space = SHARED,
 ) -> frozenset[AccessPair]:
-    """The pairs of *function*, all of which *certificate* proves ordered or disjoint. Raises ``Refused`` if it does not."""
-    outer = check_levels(of, certificate.levels)
-    _check_barriers(of, certificate, outer)
-    walk = Walk(function, of.graph, certificate, questions, space)
-    _check_entries(walk)  # after it, all accesses are noted
+    """The pairs of *function*, each of which one of *certificates* proves ordered or disjoint.
 
-    levels = Levels(of, certificate.levels, outer)
-    needed = set[AccessPair]()
-    for pair in walk.pairs():
-        needed.add(pair)
-        claimed = certificate.claims.get(pair)
-        if claimed is Discharge.BARRIER:
-            holds = walk.separated(pair)
-        elif claimed is Discharge.ATOMIC:
-            holds = walk.both_atomic(pair)
-        else:
-            accesses = walk.accesses[pair.first], walk.accesses[pair.then]
-            disjoint = claimed is Discharge.DISJOINT
-            holds = disjoint and questions.disjoint(*accesses, walk.view(pair, levels))
-        if not holds:
-            raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
-    if extra := certificate.claims.keys() - needed:
-        raise Refused(min(extra).then, "the certificate claims a pair that the kernel does not have")
-    return frozenset(needed)
+    Raises ``Refused`` if they do not.
+    """
+    needed, proved = _proved(function, of, certificates, questions, space)
+    both = proved[Between.WARPS] & proved[Between.LANES]
+    if missing := needed - proved[Between.THREADS] - both:
+        raise Refused(min(missing).then, "nothing proves that the two accesses are ordered or apart")
+    return needed
+
+
+def check_loads(
+    function: Function, of: Uniform, certificates: Sequence[OrderCertificate], questions: OrderQuestions
+) -> None:
+    """Raises ``Refused`` if *certificates* do not prove that the loads of shared memory which *of* takes for uniform are."""
+    _proved(function, of, certificates, questions, SHARED)
+
+
+def uniform_if_stable(instruction: Instruction) -> bool:
+    """Whether an instruction reads shared memory of its CTA and nothing else, at once."""
+    found = instruction.accesses
+    return bool(found) and all(
+        each.space is StateSpace.SHARED
+        and each.own
+        and not (each.writes or each.later or each.object or each.rows)
+        for each in found
+    )
+
+
+def _proved(
+    function: Function,
+    of: Uniform,
+    certificates: Sequence[OrderCertificate],
+    questions: OrderQuestions,
+    space: Space,
+) -> tuple[frozenset[AccessPair], Mapping[Between, set[AccessPair]]]:
+    """The pairs of *function*, and which of them are proved of which threads."""
+    needed, proved = set[AccessPair](), {each: set[AccessPair]() for each in Between}
+    for certificate in certificates:
+        outer = check_levels(of, certificate.levels)
+        _check_barriers(of, certificate, outer)
+        levels = Levels(of, certificate.levels, outer, certificate.between)
+        _check_counters(certificate, levels, questions)
+        walk = Walk(function, of.graph, certificate, questions, space)
+        _check_entries(walk)  # after it, all accesses are noted
+        needed.update(walk.pairs())
+        for pair, claimed in certificate.claims.items():
+            if pair not in needed:
+                raise Refused(pair.then, "the certificate claims a pair that the kernel does not have")
+            if not _holds(walk, pair, claimed, levels):
+                raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
+            proved[certificate.between].add(pair)
+    if not certificates:
+        raise Refused(0, "there is no certificate")
+    for site in of.stable:
+        pairs = {pair for pair in needed if site in pair}
+        if (
+            space is not SHARED
+            or not uniform_if_stable(of.instructions[site])
+            or pairs - proved[Between.THREADS]
+        ):
+            raise Refused(site, "nothing proves that all threads read the same value")
+    return frozenset(needed), proved
+
+
+def _holds(walk: Walk, pair: AccessPair, claimed: Discharge, levels: Levels) -> bool:
+    """Whether what a certificate claims of a pair is so."""
+    if claimed is Discharge.BARRIER:
+        return walk.separated(pair)
+    if claimed is Discharge.ATOMIC:
+        return walk.both_atomic(pair)
+    accesses = walk.accesses[pair.first], walk.accesses[pair.then]
+    return claimed is Discharge.DISJOINT and all(
+        walk.ask.disjoint(*accesses, view) for view in walk.views(pair, levels)
+    )
+
+
+def _check_counters(certificate: OrderCertificate, levels: Levels, questions: OrderQuestions) -> None:
+    """Raises ``Refused`` if threads of one epoch need not have one number of a counter."""
+    for counter in certificate.counters:
+        block, register = questions.defined(counter)
+        if not levels.uniform(block, register):
+            raise Refused(0, "the certificate takes a counter for uniform that is not")
 
 
 def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[int, Level]) -> None:
     """Raises ``Refused`` if a barrier of the certificate is not full."""
     for site in certificate.barriers:
-        collective = of_all_threads(of, site) if site in of.block_of else None
-        if collective is None or of.divergence(collective, certificate.levels, outer):
+        barrier = of_all_threads(of, site, certificate.between) if site in of.block_of else None
+        needed = [] if barrier is None else [barrier]
+        if barrier is not None and barrier.level is Level.CLUSTER:
+            needed += of_cluster(of)
+            if any(of.phases()):
+                raise Refused(site, "some threads may arrive twice in one phase of the cluster barrier")
+        if not needed or any(of.divergence(each, certificate.levels, outer) for each in needed):
             raise Refused(site, "the certificate takes a barrier for full that some threads may not execute")
     if full_barriers(of, certificate.barriers) != certificate.barriers:
         raise Refused(min(certificate.barriers), "some threads may wait for this barrier elsewhere")
@@ -424,20 +683,22 @@ def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[i
 def _check_entries(walk: Walk) -> None:
     """Raises ``Refused`` if the certificate omits something at an entry, or an instruction is foreign."""
     certificate, graph = walk.certificate, walk.graph
-    if not first_epoch(certificate.counted) <= certificate.entry[0]:
-        raise Refused(0, "the certificate omits the beginning of the kernel")
-    if walk.ask.everyone & ~certificate.threads[0]:
-        raise Refused(0, "the certificate omits threads at the entry")
+    for since, reached in first_epoch(certificate.counted, walk.ask.everyone).items():
+        _check_entry(0, certificate.entry[0].get(since), reached)
     for b in walk.order:
         last = graph.blocks[b][-1]
-        epoch, pending = walk.through(b)
+        epoch = walk.through(b, certificate.entry[b])
         for i in graph.blocks[b]:
             if why := walk.space.foreign(walk.instructions[i]):
                 raise Refused(i, why)
-        for target, threads in walk.leaving(b):
-            if not entered(epoch, target, certificate.counted) <= certificate.entry[target]:
-                raise Refused(last, "the certificate omits what a thread may have passed in its epoch")
-            if not pending <= certificate.pending[target]:
-                raise Refused(last, "the certificate omits an operation that may be pending")
-            if threads & ~certificate.threads[target]:
-                raise Refused(last, "the certificate omits threads that may take this branch")
+        for target, since, reached in walk.leaving(b, epoch):
+            _check_entry(last, certificate.entry[target].get(since), reached)
+
+
+def _check_entry(at: int, known: Reached | None, reached: Reached) -> None:
+    if known is None:
+        raise Refused(at, "the certificate omits what a thread may have passed in its epoch")
+    if not reached.pending <= known.pending:
+        raise Refused(at, "the certificate omits an operation that may be pending")
+    if reached.threads & ~known.threads:
+        raise Refused(at, "the certificate omits threads that may get to a block")

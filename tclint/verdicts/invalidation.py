@@ -56,7 +56,11 @@ class Invalidations:
 
     @cached_property
     def _barriers(self) -> list[int]:
-        return [b for b in sorted(barriers_of_all(self.threads)) if self.instructions[b].guard < 0]
+        return [
+            b
+            for b in sorted(barriers_of_all(self.threads))
+            if self.instructions[b].guard < 0 and self.instructions[b].effects.synchronises is not None
+        ]
 
     def _alone(self, site: int) -> bool:
         """Whether one thread executes *site*, on an mbarrier that the same thread has initialised."""

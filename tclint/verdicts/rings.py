@@ -197,11 +197,11 @@ class RingStates:
 
     def _bits(self, values: Sequence[int], counter: int) -> int | None:
         """How many low bits of a *counter* decide *values*; None if all may."""
-        found = [self._decisive(value, counter, None) for value in values]
+        found = [self.decisive(value, counter, None) for value in values]
         known = [bits for bits in found if bits is not None]
         return max(known) if len(known) == len(found) else None
 
-    def _decisive(self, value: int, counter: int, width: int | None, depth: int = 0) -> int | None:
+    def decisive(self, value: int, counter: int, width: int | None, depth: int = 0) -> int | None:
         """How many low bits of *counter* decide the low *width* bits of *value*, or all of it; None if all may."""
         value = self.values.representative(value)
         if value == counter:
@@ -213,10 +213,10 @@ class RingStates:
             return None
         if type(node) is Masked and node.mask >= 0:
             kept = node.mask.bit_length()
-            return self._decisive(node.value, counter, kept if width is None else min(kept, width), depth + 1)
+            return self.decisive(node.value, counter, kept if width is None else min(kept, width), depth + 1)
         if type(node) is not Sum:
             return None
-        bits = [self._decisive(t, counter, self._below(f, width), depth + 1) for t, f in node.terms]
+        bits = [self.decisive(t, counter, self._below(f, width), depth + 1) for t, f in node.terms]
         known = [each for each in bits if each is not None]
         return max(known) if len(known) == len(bits) else None
 
@@ -245,7 +245,7 @@ class RingStates:
             return None
         (step,) = following
         if bits is not None:
-            if self._decisive(step, phi, bits) not in range(bits + 1):
+            if self.decisive(step, phi, bits) not in range(bits + 1):
                 return None
             start &= (1 << bits) - 1
         sequence = [start]

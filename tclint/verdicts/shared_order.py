@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
-from tclint.analyses.in_flight import State
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
@@ -25,25 +24,31 @@ from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import (
     SHARED,
     AccessPair,
-    Epoch,
+    Between,
+    Counters,
     Levels,
     MemoryAccess,
+    Numbers,
     OrderCertificate,
     OrderQuestions,
+    Reached,
+    Since,
     Space,
     View,
     Walk,
     check,
-    entered,
+    check_loads,
     first_epoch,
     full_barriers,
     of_all_threads,
+    of_cluster,
+    uniform_if_stable,
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import RingStates
-from tclint.verdicts.uniform import Level
+from tclint.verdicts.uniform import Collective, Level
 
-__all__ = ["SharedOrder", "barriers_of_all"]
+__all__ = ["SharedOrder", "barriers_of_all", "converged", "ordered_in_shared"]
 
 MAX_PAIRS = 50_000
 """The pairs of accesses of one kernel that a proof may have."""
@@ -51,13 +56,27 @@ MAX_OPEN = 32
 """The pairs that are not discharged after which no addresses are compared."""
 MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
+MAX_STEPS = 20_000
+"""The visits of a block, each for one alternative, of one walk."""
+MAX_WALKS = 16
+"""The walks of one kernel, each of which follows other counters, or is about other threads."""
+
+MAX_LOADS = 16
+"""The loads on which branches depend that are looked at."""
 
 
-def barriers_of_all(of: Convergence) -> frozenset[int]:
-    """The barriers that all threads of the CTA execute together."""
-    found = (of_all_threads(of.of, each.site) for each in of.needed)
+def barriers_of_all(of: Convergence, between: Between = Between.THREADS) -> frozenset[int]:
+    """The barriers at which all threads of the CTA meet, or all lanes of each warp; of the cluster barrier, the waits."""
+
+    def refused(each: Collective) -> bool:
+        return bool(of.why(each) or of.refused(each))
+
+    found = [of_all_threads(of.of, each.site, between) for each in of.needed]
     candidates = [each for each in found if each is not None]
-    return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
+    in_cluster = [each for each in candidates if each.level is Level.CLUSTER]
+    if in_cluster and (any(of.of.phases()) or any(map(refused, of_cluster(of.of)))):
+        candidates = [each for each in candidates if each not in in_cluster]
+    return full_barriers(of.of, {each.site for each in candidates if not refused(each)})
 
 
 class SharedOrder:
@@ -68,14 +87,17 @@ class SharedOrder:
     what: ClassVar[str] = "no other thread accesses the bytes before or after without an intervening barrier"
     """The obligation of a pair, in words."""
 
-    def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
-        self.model, self.assume = model, frozenset(assume)
+    def __init__(
+        self, model: KernelModel, assume: Collection[Assumption], stable: frozenset[int] = frozenset()
+    ) -> None:
+        self.model, self.assume, self.stable = model, frozenset(assume), stable
         self.function, self.cfg, self.values = model.function, model.cfg, model.values
         self.assumed: set[Assumption] = set()
         self.order = sorted(self.cfg.order)
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
+        self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
 
     def outcome(self) -> Outcome:
@@ -86,25 +108,27 @@ class SharedOrder:
         if walk is None:
             why = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
             return Outcome(reasons=(Reason(None, why),))
-        claims: dict[AccessPair, Discharge] = {}
+        claims: dict[Walk, dict[AccessPair, Discharge]] = {walk: {}}
         obligations, reasons = list[Obligation](), list[Reason]()
         for pair in walk.pairs():
             if len(obligations) == MAX_PAIRS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_PAIRS} pairs of accesses"),))
-            discharge, why = self._discharge(walk, pair, cheap=len(reasons) >= MAX_OPEN), ""
+            cheap, why = len(reasons) >= MAX_OPEN, ""
+            proofs = self._proofs(walk, pair, cheap=cheap)
             first, then = (span(self.function, site) for site in pair)
-            if discharge is None:
-                why = self._why(walk, pair, cheap=len(reasons) >= MAX_OPEN)
+            if proofs is None:
+                why = self._why(walk, pair, cheap=cheap)
                 reasons.append(Reason(then, why))
-            else:
-                claims[pair] = discharge
+            for by, claimed in proofs or ():
+                claims.setdefault(by, {})[pair] = claimed
+            discharge = proofs[-1][1] if proofs else None
             obligations.append(Obligation(first, then, self.what, discharge, why=why))
         if reasons:
             reasons = [*self._partial(), *reasons]
         else:
             try:
-                claimed = replace(walk.certificate, claims=claims)
-                check(self.function, self.uniform.of, claimed, self.questions, self.space)
+                certificates = [replace(by.certificate, claims=each) for by, each in claims.items()]
+                check(self.function, self.uniform.of, certificates, self.questions, self.space)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
@@ -146,48 +170,151 @@ class SharedOrder:
     def uniform(self) -> Convergence:
         """The levels of the registers on which branches, barriers and addresses depend."""
         registers = {register for found in self._phis.values() for register in found}
-        return Convergence(self.model, self.assume, sorted(registers))
+        return Convergence(self.model, self.assume, sorted(registers), self.stable)
 
     @cached_property
-    def _levels(self) -> Levels:
-        return Levels(self.uniform.of, self.uniform.levels, self.uniform.of.outer(self.uniform.levels))
+    def _levels(self) -> dict[Between, Levels]:
+        levels = self.uniform.levels
+        outer = self.uniform.of.outer(levels)
+        return {between: Levels(self.uniform.of, levels, outer, between) for between in Between}
 
     @cached_property
     def barriers(self) -> frozenset[int]:
-        """The barriers that all threads of the CTA execute together."""
+        """The barriers at which all threads of the CTA meet."""
         return barriers_of_all(self.uniform)
 
-    def walk(self) -> Walk | None:
-        """What may be passed, pending and executed at each block, without claims; None beyond :data:`MAX_PASSED`."""
+    @cached_property
+    def _lanes_meet(self) -> frozenset[int]:
+        """The barriers at which all lanes of each warp meet."""
+        return barriers_of_all(self.uniform, Between.LANES)
+
+    def walk(self, counters: Counters | None = None, between: Between = Between.THREADS) -> Walk | None:
+        """What may be passed and executed at each block, where *counters* are followed, without claims.
+
+        None beyond :data:`MAX_PASSED` and :data:`MAX_STEPS`, or if the number of a counter is not known.
+        """
         of = self.uniform.of
         once = {self.cfg.block_of[each.site] for each in self._accesses if self._together(each)}
         counted, count = frozenset(self._phis.keys() | once), len(self.cfg.blocks)
-        entry: list[Epoch] = [frozenset()] * count
-        pending: list[State] = [frozenset()] * count
-        threads = [0] * count
-        entry[0], threads[0] = first_epoch(counted), self.questions.everyone
-        made = OrderCertificate(self.uniform.levels, self.barriers, counted, entry, pending, threads, {})
-        walk, work = Walk(self.function, of.graph, made, self.questions, self.space), [0]
+        entry: list[dict[Since, Reached]] = [{} for _ in range(count)]
+        entry[0].update(first_epoch(counted, self.questions.everyone))
+        barriers = self._lanes_meet if between is Between.LANES else self.barriers
+        made = OrderCertificate(self.uniform.levels, barriers, counted, counters or {}, entry, {}, between)
+        walk = Walk(self.function, of.graph, made, self.questions, self.space)
+        work: dict[int, set[Since]] = {0: set(entry[0])}
+        steps = 0
         while work:
-            b = work.pop()
-            epoch, state = walk.through(b)
-            for target, taking in walk.leaving(b):
-                known = entry[target], pending[target], threads[target]
-                entry[target] |= entered(epoch, target, counted)
-                pending[target] |= state
-                threads[target] |= taking
-                if len(entry[target]) > MAX_PASSED:
+            b = min(work)
+            epoch = {since: entry[b][since] for since in work.pop(b)}
+            steps += len(epoch)
+            for target, since, reached in walk.leaving(b, walk.through(b, epoch)):
+                known = entry[target].get(since)
+                entry[target][since] = reached.joined(known)
+                if len(entry[target]) > MAX_PASSED or steps > MAX_STEPS:
                     return None
-                if known != (entry[target], pending[target], threads[target]):
-                    work.append(target)
+                if known != entry[target][since]:
+                    work.setdefault(target, set()).add(since)
         return walk
+
+    def _proofs(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> list[tuple[Walk, Discharge]] | None:
+        """What discharges a pair, by *walk* or by others; None if nothing is known to."""
+        discharge = self._discharge(walk, pair, cheap=cheap)
+        if discharge is not None:
+            return [(walk, discharge)]
+        return None if cheap else self._refined(pair)
+
+    # ------------------------------------------------------------ uniform loads
+
+    def unstable(self) -> frozenset[int]:
+        """Those of the loads that are taken for uniform of which it is not proved that no other thread writes meanwhile."""
+        walk = self.walk()
+        if walk is None or any(self._foreign()):
+            return self.stable
+        claims: dict[Walk, dict[AccessPair, Discharge]] = {walk: {}}
+        failed = set[int]()
+        for pair in walk.pairs():
+            if self.stable.isdisjoint(pair):
+                continue
+            proofs = self._proofs(walk, pair, cheap=False)
+            if proofs is None or len(proofs) > 1:
+                failed.update(self.stable.intersection(pair))
+                continue
+            for by, discharge in proofs:
+                claims.setdefault(by, {})[pair] = discharge
+        if not failed:
+            claimed = [replace(by.certificate, claims=each) for by, each in claims.items()]
+            check_loads(self.function, self.uniform.of, claimed, self.questions)
+        return frozenset(failed)
+
+    # ------------------------------------------------------------ other walks
+
+    def _refined(self, pair: AccessPair) -> list[tuple[Walk, Discharge]] | None:
+        """What discharges a pair if the counters are followed on which its addresses depend, or if two threads of one warp
+        and two of different warps are distinguished; None if nothing does."""
+        for each in ((Between.THREADS,), (Between.WARPS, Between.LANES)):
+            if Between.LANES in each and self._lanes_meet == self.barriers:
+                break
+            found = [self._of_walks(pair, between) for between in each]
+            proofs = [proof for proof in found if proof is not None]
+            if len(proofs) == len(found):
+                return proofs
+        return None
+
+    def _of_walks(self, pair: AccessPair, between: Between) -> tuple[Walk, Discharge] | None:
+        """The first walk about such threads that discharges a pair, without counters or with them."""
+        ranges = [self.across.bytes.of(site) or () for site in pair]
+        counters = self.across.counting.counters(address for each in ranges for address, _ in each)
+        for followed in ({}, counters) if counters else ({},):
+            walk = self._walk_of(followed, between)
+            discharge = None if walk is None else self._discharge(walk, pair, cheap=False)
+            if walk is not None and discharge is not None:
+                return walk, discharge
+        return None
+
+    def _walk_of(self, counters: Counters, between: Between) -> Walk | None:
+        """The walk that follows *counters*; None if there is none, or not all threads have one number of each."""
+        key = tuple(sorted(counters.items())), between
+        if key not in self._walks and len(self._walks) < MAX_WALKS:
+            if between is Between.WARPS:
+                whole = self._walk_of(counters, Between.THREADS)
+                self._walks[key] = None if whole is None else whole.about(between)
+            else:
+                self._walks[key] = self._follow(counters, between)
+        return self._walks.get(key)
+
+    def _follow(self, counters: Counters, between: Between) -> Walk | None:
+        defined = map(self.questions.defined, counters)
+        if not all(self._levels[between].uniform(block, register) for block, register in defined):
+            return None
+        try:
+            return self.walk(counters, between)
+        except Refused:
+            return None
 
     # ------------------------------------------------------------ discharges
 
     @cached_property
     def questions(self) -> OrderQuestions:
         """What the checker asks."""
-        return OrderQuestions(self._disjoint, T.full(self.values.threads), self.uniform.holding)
+        return OrderQuestions(
+            self._disjoint,
+            T.full(self.values.threads),
+            self._holding,
+            self.across.counting.after,
+            self._defined,
+        )
+
+    def _defined(self, counter: int) -> tuple[int, int]:
+        """The block and the register of a counter."""
+        phi = self.values.phi(counter)
+        return phi.block, phi.register
+
+    def _holding(self, register: int, at: int, numbers: Numbers, counters: Counters) -> T.Threads | None:
+        """The threads in which a predicate is true just before an instruction, where counters have these *numbers*."""
+        predicate = self.values.before(register, at)
+        if not numbers or not self.across.bytes.definitions.dominate(register, at):
+            return self.uniform.threads_where(predicate)
+        return self.uniform.threads_where(self.across.counting.at(predicate, numbers, counters))
 
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
@@ -204,7 +331,10 @@ class SharedOrder:
         if walk.both_atomic(pair):
             return Discharge.ATOMIC
         first, then = (walk.accesses[site] for site in pair)
-        if not cheap and self._disjoint(first, then, walk.view(pair, self._levels)):
+        if not cheap and all(
+            self._disjoint(first, then, view)
+            for view in walk.views(pair, self._levels[walk.certificate.between])
+        ):
             return Discharge.DISJOINT
         return None
 
@@ -215,7 +345,7 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
-        view = walk.view(pair, self._levels)
+        view = next(walk.views(pair, self._levels[walk.certificate.between]))
         for site in pair:
             ranges = self.across.bytes.of(site)
             if ranges is None:
@@ -224,3 +354,44 @@ class SharedOrder:
                 if (part := self.across.unknown(address, view)) is not None:
                     return f"an address in {self.model.name(site)} depends on {origin(self.model, part)}"
         return f"another thread may access the same bytes with {name}, and no CTA barrier separates the two"
+
+
+def converged(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of collective instructions.
+
+    ``if (flag < n) return;`` with a shared flag is uniform if no thread may write the flag between the barriers around the
+    loads, and that these barriers are full may rest on the branch. The two are proved together, where they are not proved
+    without.
+    """
+    found = Convergence(model, assume).outcome()
+    if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
+        return found
+    again = order.uniform.outcome()
+    return replace(again, assumptions=again.assumptions | order.assumed)
+
+
+def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of accesses of different threads to shared memory."""
+    found = SharedOrder(model, assume).outcome()
+    if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
+        return found
+    again = order.outcome()
+    return found if again.reasons else again
+
+
+def _with_uniform_loads(model: KernelModel, assume: frozenset[Assumption]) -> SharedOrder | None:
+    """The accesses of shared memory, with the loads that are uniform and decide branches; None if there are none."""
+    candidates = [
+        site for site in Convergence(model, assume).deciding if uniform_if_stable(model.instruction(site))
+    ]
+    stable = frozenset(candidates) if len(candidates) <= MAX_LOADS else frozenset[int]()
+    while stable:
+        order = SharedOrder(model, assume, stable)
+        try:
+            failed = order.unstable()
+        except Refused:
+            return None
+        if not failed:
+            return order
+        stable -= failed
+    return None

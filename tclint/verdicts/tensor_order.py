@@ -32,6 +32,9 @@ class TensorOrder(SharedOrder):
     def _together(self, of: MemoryAccess) -> bool:
         return False
 
+    def _refined(self, pair: AccessPair) -> None:
+        return None
+
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether one warp executes both accesses, or two warps access different lanes."""
         threads = view.first | view.then
@@ -54,7 +57,7 @@ class TensorOrder(SharedOrder):
         yield from super()._partial()
         for site in sorted(self.barriers):
             block = self.cfg.blocks[self.cfg.block_of[site]]
-            fence = misses(self.function.instructions, range(block.start, block.end), site)
+            fence = misses(self.function.instructions, range(block.start, block.end), site, site)
             if fence:
                 yield Reason(
                     span(self.function, site),

@@ -53,15 +53,15 @@ def _access(site: int, instruction: Instruction) -> MemoryAccess | None:
     return None
 
 
-def _separates(instructions: Sequence[Instruction], block: range, barrier: int) -> bool:
-    return not misses(instructions, block, barrier)
+def _separates(instructions: Sequence[Instruction], block: range, arrival: int, wait: int) -> bool:
+    return not misses(instructions, block, arrival, wait)
 
 
-def misses(instructions: Sequence[Instruction], block: range, barrier: int) -> str:
-    """The fence that is missing beside a *barrier* in its block; "" if there are both."""
-    if not _fenced(instructions, range(barrier - 1, block.start - 1, -1), Fence.TCGEN05_BEFORE):
+def misses(instructions: Sequence[Instruction], block: range, arrival: int, wait: int) -> str:
+    """The fence that is missing beside a barrier in its block; "" if there are both."""
+    if not _fenced(instructions, range(arrival - 1, block.start - 1, -1), Fence.TCGEN05_BEFORE):
         return "no tcgen05.fence::before_thread_sync precedes it"
-    if not _fenced(instructions, range(barrier + 1, block.stop), Fence.TCGEN05_AFTER):
+    if not _fenced(instructions, range(wait + 1, block.stop), Fence.TCGEN05_AFTER):
         return "no tcgen05.fence::after_thread_sync follows it"
     return ""
 

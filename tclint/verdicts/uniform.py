@@ -16,8 +16,9 @@ uniform, and in a CTA the addresses of variables, each CTA of a cluster having s
 computed from uniform operands alone, and what depends on the index of the thread in its CTA alone and is the same for the
 threads of each group (:attr:`UniformQuestions.by_index`). A vote or a reduction of a whole warp is warp-uniform, and so is the value
 of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel runs is uniform like ``.const``
-memory, if that may be assumed (:attr:`UniformQuestions.read_only`). Nothing that is read from other memory is uniform, whatever its
-address, and no elected lane, carry or result of a wait.
+memory, if that may be assumed (:attr:`UniformQuestions.read_only`). Shared memory is in the CTA where a certificate about its accesses
+proves that no thread may write what a load reads while others load it (:attr:`Uniform.stable`). Nothing that is read from other
+memory is uniform, whatever its address, and no elected lane, carry or result of a wait.
 """
 
 from __future__ import annotations
@@ -142,8 +143,17 @@ def collective(site: int, instruction: Instruction) -> Collective | None:
 class Uniform:
     """What is uniform in one function, as far as it follows from claims about its registers."""
 
-    def __init__(self, function: Function, graph: Graph, questions: UniformQuestions) -> None:
+    def __init__(
+        self,
+        function: Function,
+        graph: Graph,
+        questions: UniformQuestions,
+        stable: frozenset[int] = frozenset(),
+    ) -> None:
         self.function, self.graph, self.ask = function, graph, questions
+        self.stable = stable
+        """The loads of shared memory that read one value in all threads which execute them in one epoch, at one address. Whether
+        they do is for :mod:`tclint.verdicts.epochs` to check."""
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
         self.regions = {b: self._region(b) for b in self.order if self._decides(b)}
@@ -276,6 +286,8 @@ class Uniform:
             if any(verb != "read" for verb, _ in form.memory):
                 return Level.NONE
             level = self._operands(instruction, at, levels)
+            if at in self.stable:
+                return max(level, Level.CTA)
             return level if level is Level.NONE or constant or self.ask.read_only(at) else Level.NONE
         if form.from_operands or form.name.split(".")[0] in MOVES:
             level = self._operands(instruction, at, levels)

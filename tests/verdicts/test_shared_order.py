@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -10,8 +11,8 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.values.addresses import Addresses
 from tclint.verdicts import shared_order, verdicts
-from tclint.verdicts.across_threads import AcrossThreads
-from tclint.verdicts.checker import Pending, Refused
+from tclint.verdicts.across_threads import AcrossThreads, elements_apart
+from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import AccessPair, OrderCertificate, Walk, check
 from tclint.verdicts.shared_order import SharedOrder
 from tests.tools.support import kernel, last_kernel, loop
@@ -79,6 +80,82 @@ ld.shared.b32 %r21, [%r4+128];
 add.s32 %r20, %r20, %r21;
 st.shared.b32 [%r4], %r20;
 b:"""
+STAGE = f"""and.b32 %r11, %r10, 1;
+shl.b32 %r12, %r11, 9;
+add.s32 %r13, %r4, %r12;
+st.shared.b32 [%r13], %r9;
+{BARRIER}
+xor.b32 %r14, %r2, 64;
+add.s32 %r15, %r3, %r14;
+add.s32 %r15, %r15, %r12;
+ld.shared.b32 %r50, [%r15];"""
+"""Each thread reads what another one has stored in the stage of the iteration."""
+FLIPPED = f"""add.s32 %r13, %r4, %r14;
+st.shared.b32 [%r13], %r9;
+{BARRIER}
+add.s32 %r15, %r3, %r14;
+ld.shared.b32 %r50, [%r15];
+xor.b32 %r14, %r14, 512;"""
+WRAPPED = f"""mul.lo.s32 %r12, %r14, 512;
+add.s32 %r13, %r4, %r12;
+st.shared.b32 [%r13], %r9;
+{BARRIER}
+add.s32 %r15, %r3, %r12;
+ld.shared.b32 %r50, [%r15];
+add.s32 %r16, %r14, 1;
+setp.eq.s32 %p6, %r16, 3;
+selp.b32 %r14, 0, %r16, %p6;"""
+HALVES = f"""{STORE}
+mov.b32 %r14, 64;
+{BARRIER}
+again:
+setp.ge.u32 %p6, %r1, %r14;
+@%p6 bra over;
+shl.b32 %r15, %r14, 2;
+add.s32 %r16, %r4, %r15;
+ld.shared.b32 %r20, [%r16];
+ld.shared.b32 %r21, [%r4];
+add.s32 %r20, %r20, %r21;
+st.shared.b32 [%r4], %r20;
+over:
+{BARRIER}
+shr.u32 %r14, %r14, 1;
+setp.ne.s32 %p7, %r14, 0;
+@%p7 bra again;"""
+FLAG = f"""@%p1 st.shared.b32 [two], %r9;
+{BARRIER}
+ld.shared.b32 %r30, [two];
+setp.lt.s32 %p6, %r30, 7;
+@%p6 bra done;
+{STORE}
+{BARRIER}
+{OTHER}
+done:"""
+"""One thread says whether all exchange their words."""
+BOUNDED = """setp.ge.s32 %p6, %r1, %r9;
+@%p6 bra over;
+shl.b32 %r15, %r9, 2;
+add.s32 %r16, %r4, %r15;
+ld.shared.b32 %r20, [%r16];
+st.shared.b32 [%r4], %r20;
+over:"""
+"""The threads below a parameter read what is as far from their own words, which they write."""
+EXCHANGE = f"""{STORE}
+bar.warp.sync -1;
+xor.b32 %r12, %r2, 64;
+add.s32 %r12, %r12, %r3;
+ld.shared.b32 %r50, [%r12];"""
+PREVIOUS = f"""@%p6 bra over;
+shl.b32 %r15, %r14, 2;
+add.s32 %r16, %r4, %r15;
+ld.shared.b32 %r20, [%r16];
+st.shared.b32 [%r4], %r20;
+over:
+{BARRIER}
+setp.ge.s32 %p6, %r1, %r14;
+shr.s32 %r14, %r14, 1;"""
+ARRIVE, WAIT = "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"
+CLUSTER = f"{ARRIVE}\n{WAIT}"
 PROVED = {
     "a word of each thread": f"{STORE}\n{LOAD}",
     "a neighbour after a barrier": f"{STORE}\n{BARRIER}\n{OTHER}",
@@ -86,6 +163,11 @@ PROVED = {
     "one thread writes, all read": f"@%p1 st.shared.b32 [one], %r9;\n{BARRIER}\nld.shared.b32 %r50, [one];",
     "one thread alone": skipped("!%p1", "st.shared.b32 [one], %r9;\nld.shared.b32 %r50, [one];"),
     "a count in the state of an mbarrier": f"mbarrier.pending_count.b64 %r50, %rd1;\n{STORE}",
+    "a buffer beside an mbarrier": (
+        f"@%p1 mbarrier.init.shared.b64 [two], 128;\n{STORE}\n{BARRIER}\nmbarrier.arrive.shared.b64 %rd5, [two];\n{OTHER}"
+    ),
+    "an mbarrier alone": "@%p1 mbarrier.init.shared.b64 [two], 128;\nmbarrier.arrive.shared.b64 %rd5, [two];",
+    "the bytes of an mbarrier after its end": f"@%p1 mbarrier.inval.shared.b64 [two];\n{BARRIER}\n@%p1 st.shared.b32 [two], 1;",
     "two variables": f"{STORE}\nld.shared.b32 %r50, [two+16];",
     "vectors of each thread": "st.shared.v4.b32 [%r6], {%r9, %r9, %r9, %r9};\nld.shared.b32 %r50, [%r6+12];",
     "a reduction": REDUCTION,
@@ -116,6 +198,33 @@ PROVED = {
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r20, %r21, %r22, %r23}, [%r6];"
     ),
     "a system call": f"{STORE}\ncall __assertfail;",
+    "stages by the parity of an iteration": loop(STAGE),
+    "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
+    "stages that wrap": f"mov.b32 %r14, 0;\n{loop(WRAPPED)}",
+    "half of the distance": HALVES,
+    "a flag that all read": FLAG,
+    "a flag in a loop": loop(f"{FLAG.replace('done', 'end')}\n{BARRIER}"),
+    "a distance that is a parameter": BOUNDED,
+    "a distance that is a parameter, counted down": BOUNDED.replace(
+        "setp.ge.s32 %p6, %r1, %r9;", "sub.s32 %r18, %r9, 1;\nsetp.lt.s32 %p6, %r18, %r1;"
+    ),
+    "threads from a parameter on": (
+        "setp.lt.s32 %p6, %r1, %r9;\n@!%p6 st.shared.b32 [%r4], %r9;\nshl.b32 %r15, %r9, 2;\nadd.s32 %r16, %r3, %r15;\n"
+        "ld.shared.b32 %r20, [%r16+-4];"
+    ),
+    "half of an unknown distance": HALVES.replace(
+        "mov.b32 %r14, 64;", "mov.u32 %r14, %ntid.x;\nshr.u32 %r14, %r14, 1;"
+    ),
+    "an exchange in each warp": EXCHANGE,
+    "an exchange in each warp, in a loop": loop(f"{EXCHANGE}\nbar.warp.sync -1;"),
+    "an exchange in one warp": skipped("!%p2", EXCHANGE),
+    "an exchange in each warp after one in the CTA": f"{STORE}\n{BARRIER}\n{OTHER}\n{BARRIER}\n{EXCHANGE}",
+    "an exchange in each warp by stages": loop(
+        STAGE.replace(BARRIER, "bar.warp.sync -1;").replace("64;", "16;")
+    ),
+    "a cluster barrier": f"{STORE}\n{CLUSTER}\n{OTHER}",
+    "a cluster barrier in a loop": loop(f"{STORE}\n{CLUSTER}\n{OTHER}\n{CLUSTER}"),
+    "an unaligned cluster barrier": f"{STORE}\n{CLUSTER.replace('.aligned', '')}\n{OTHER}",
 }
 UNKNOWN = {
     "a neighbour without a barrier": f"{STORE}\n{OTHER}",
@@ -171,8 +280,67 @@ UNKNOWN = {
     "stages by the parity of an iteration, one barrier less": loop(
         "and.b32 %r11, %r10, 1;\nshl.b32 %r12, %r11, 9;\nadd.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13], %r9;\nld.shared.b32 %r50, [%r13+4];"
     ),
-    "stages by the parity of an iteration": loop(
+    "stages by the parity of an iteration, a word further": loop(
         f"and.b32 %r11, %r10, 1;\nshl.b32 %r12, %r11, 9;\nadd.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13], %r9;\n{BARRIER}\nld.shared.b32 %r50, [%r13+4];"
+    ),
+    "an address that the previous iteration computed": loop(
+        f"setp.eq.s32 %p6, %r10, 0;\n@%p6 bra first;\nld.shared.b32 %r50, [%r13+4];\nfirst:\nshl.b32 %r12, %r10, 9;\n"
+        f"add.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13+-512], %r9;\n{BARRIER}"
+    ),
+    "a flag before the barrier": FLAG.replace(BARRIER, "", 1),
+    "a flag that is cleared meanwhile": FLAG.replace("setp.lt", "@%p1 st.shared.b32 [two], 0;\nsetp.lt"),
+    "a flag in a loop, one barrier short": loop(FLAG.replace("done", "end")),
+    "a flag of each thread": FLAG.replace("%r30, [two]", "%r30, [%r2+2048]"),
+    "a flag that is taken": FLAG.replace("ld.shared.b32 %r30, [two]", "atom.shared.add.u32 %r30, [two], 1"),
+    "a flag at a generic address": FLAG.replace("@%p6", "st.b32 [%rd1], 0;\n@%p6"),
+    "a distance that is a parameter, and one thread more": BOUNDED.replace("ge.s32", "gt.s32"),
+    "a distance that is a parameter, a word less": BOUNDED.replace("[%r16];", "[%r16+-4];"),
+    "a distance that is a parameter, for other threads": BOUNDED.replace("ge.s32", "lt.s32"),
+    "a distance that is a parameter, read as unsigned": BOUNDED.replace("ge.s32", "ge.u32"),
+    "a distance that is half a parameter": BOUNDED.replace("shl.b32 %r15, %r9, 2", "shl.b32 %r15, %r9, 1"),
+    "a distance that other threads reach too": BOUNDED.replace(
+        "@%p6 bra over;", "@%p3 bra into;\n@%p6 bra over;\ninto:"
+    ),
+    "a distance that is halved after the comparison": HALVES.replace(
+        "mov.b32 %r14, 64;", "mov.u32 %r14, %ntid.x;"
+    ).replace("@%p6 bra over;", "shr.u32 %r14, %r14, 1;\n@%p6 bra over;"),
+    "a distance that was compared in the previous iteration": (
+        f"mov.b32 %r14, %r9;\nsetp.ge.s32 %p6, %r1, %r14;\n{loop(PREVIOUS)}"
+    ),
+    "an exchange between warps": EXCHANGE.replace("64;", "128;"),
+    "an exchange in each warp without a barrier": EXCHANGE.replace("bar.warp.sync -1;", ""),
+    "an exchange in each warp, one barrier short": loop(EXCHANGE),
+    "an exchange in half of each warp": EXCHANGE.replace("-1;", "0xffff;"),
+    "an exchange in half of one warp": f"setp.lt.s32 %p9, %r1, 16;\n{skipped('!%p9', EXCHANGE.replace('64;', '32;'))}",
+    "an exchange in each warp, and one with another": f"{EXCHANGE}\nxor.b32 %r12, %r4, 128;\nst.shared.b32 [%r12], %r9;",
+    "an exchange in each warp by stages, one of which is missing": loop(
+        STAGE.replace(BARRIER, "bar.warp.sync -1;").replace("64;", "16;").replace("%r10, 1", "%r10, 2")
+    ),
+    "a cluster barrier with a read before the wait": f"{STORE}\n{ARRIVE}\n{OTHER}\n{WAIT}",
+    "a cluster barrier with a store after the arrival": f"{ARRIVE}\n{STORE}\n{WAIT}\n{OTHER}",
+    "a relaxed arrival at a cluster barrier": f"{STORE}\n{ARRIVE.replace('.aligned', '.relaxed.aligned')}\n{WAIT}\n{OTHER}",
+    "a cluster barrier of some threads": f"{STORE}\n{skipped('%p2', CLUSTER)}\n{OTHER}",
+    "a cluster barrier of some CTAs": f"mov.u32 %r30, %cluster_ctarank;\nsetp.eq.u32 %p9, %r30, 0;\n{STORE}\n{skipped('%p9', CLUSTER)}\n{OTHER}",
+    "a cluster barrier beside one of some threads": f"{STORE}\n{CLUSTER}\n{OTHER}\n{skipped('%p2', CLUSTER)}",
+    "a guarded arrival at a cluster barrier": f"{STORE}\n@%p3 {ARRIVE}\n{WAIT}\n{OTHER}",
+    "a wait for a cluster barrier alone": f"{STORE}\n{WAIT}\n{OTHER}",
+    "two arrivals at a cluster barrier": f"{STORE}\n{ARRIVE}\n{ARRIVE}\n{WAIT}\n{OTHER}",
+    "a copy waited for between arrival and wait": (
+        f"cp.async.ca.shared.global [%r4], [%rd1], 4;\ncp.async.commit_group;\n{ARRIVE}\ncp.async.wait_group 0;\n{WAIT}\n{OTHER}"
+    ),
+    "stages by the parity of an iteration without a barrier": loop(STAGE.replace(BARRIER, "")),
+    "stages of half the size": loop(STAGE.replace("shl.b32 %r12, %r11, 9", "shl.b32 %r12, %r11, 8")),
+    "stages by the second bit of an iteration": loop(
+        STAGE.replace("%r10, 1;", "%r10, 2;").replace(", 9;", ", 8;")
+    ),
+    "stages of a counter that grows by two": loop(STAGE, step="2"),
+    "stages by a bit that is not flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED.replace('%r14, %r14, 512', '%r14, %r14, 0'))}",
+    "stages of which one is left out": f"mov.b32 %r14, 0;\n{loop(WRAPPED.replace('%r16, 3', '%r16, 1'))}",
+    "half of the distance, and one thread more": HALVES.replace("setp.ge.u32", "setp.gt.u32"),
+    "half of the distance, a word less": HALVES.replace("[%r16];", "[%r16+-4];"),
+    "half of the distance without a barrier": HALVES.replace(f"over:\n{BARRIER}", "over:"),
+    "a third of the distance": HALVES.replace("mov.b32 %r14, 64", "mov.b32 %r14, 96").replace(
+        "shl.b32 %r15, %r14, 2", "shl.b32 %r15, %r14, 1"
     ),
     "a stride smaller than the CTA": loop(
         "shl.b32 %r11, %r10, 2;\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;", "1024", "%r1", "64"
@@ -185,7 +353,11 @@ UNKNOWN = {
     "a reduction one barrier short": REDUCTION.replace(f"a:\n{BARRIER}", "a:"),
     "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
     "a cluster address": "st.shared::cluster.b32 [%r4], %r9;",
-    "an mbarrier": f"mbarrier.init.shared.b64 [two], 1;\n{STORE}",
+    "an mbarrier that copies signal": f"cp.async.mbarrier.arrive.shared.b64 [two];\n{STORE}",
+    "the bytes of an mbarrier": "@%p1 mbarrier.init.shared.b64 [two], 1;\nld.shared.b32 %r50, [two+4];",
+    "the bytes of an mbarrier after a wait": f"@%p1 mbarrier.inval.shared.b64 [two];\n{BARRIER}\n@%p1 st.shared.b32 [two], 1;\nmbarrier.test_wait.shared.b64 %p9, [two], %rd1;",
+    "a buffer that an mbarrier alone guards": f"{STORE}\nmbarrier.arrive.shared.b64 %rd5, [two];\nmbarrier.test_wait.shared.b64 %p9, [two], %rd5;\n{OTHER}",
+    "an mbarrier at a generic address": f"mbarrier.arrive.b64 %rd5, [%rd1];\n{STORE}",
     "the async proxy": f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1024;\n{STORE}",
     "a value selected by a divergent branch": (
         f"mov.b32 %r11, 0;\n{skipped('%p1', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
@@ -240,6 +412,48 @@ def test_threads_in_two_dimensions_have_the_index_that_the_shape_gives_them() ->
     assert shared(body, size="").status is Status.UNKNOWN
 
 
+TILE = """mov.u32 %r11, %tid.y;
+mov.u32 %r12, %ntid.x;
+mad.lo.s32 %r13, %r11, %r12, %r1;
+shl.b32 %r14, %r13, 2;
+add.s32 %r15, %r3, %r14;
+st.shared.b32 [%r15], %r11;
+ld.shared.b32 %r50, [%r15];"""
+"""Each thread of a CTA of two dimensions has a word. The index in y is stored too, so it is not the number alone that counts."""
+
+
+def test_threads_in_two_dimensions_have_a_number_in_a_shape_that_is_not_known() -> None:
+    found = shared(TILE, size="")
+    assert found.status is Status.PROVED
+    assert Assumption.SHAPE in found.assumptions
+    assert shared(TILE, ALL - {Assumption.SHAPE}, size="").status is Status.UNKNOWN
+    for old, new in (
+        ("%r13, %r11, %r12, %r1;", "%r13, %r11, 16, %r1;"),
+        ("%r13, %r11, %r12, %r1;", "%r13, %r1, %r12, %r11;"),
+        ("%ntid.x", "%ntid.y"),
+        ("%r14, %r13, 2;", "%r14, %r13, 1;"),
+        ("ld.shared.b32 %r50, [%r15]", "ld.shared.b32 %r50, [%r15+4]"),
+        ("ld.shared.b32 %r50, [%r15]", "ld.shared.b64 %rd5, [%r15]"),
+        ("st.shared.b32 [%r15], %r11", "st.shared.b32 [%r15+-4], %r11"),
+        ("st.shared.b32 [%r15]", "mov.u32 %r20, %tid.z;\nst.shared.b32 [%r15]"),
+        ("%r3, %r14;", "%r14, %r20;\nld.global.b32 %r20, [%rd1];\nadd.s32 %r15, %r15, %r20;"),
+    ):
+        assert old in TILE
+        assert shared(TILE.replace(old, new), size="").status is Status.UNKNOWN, new
+
+
+def test_elements_are_apart_as_an_enumeration_has_it() -> None:
+    for element, size, distance, other in product(range(1, 7), range(1, 7), range(-7, 8), range(1, 7)):
+        one = set(range(size))
+        others = (
+            set(range(k * element + distance, k * element + distance + other)) for k in (-3, -2, -1, 1, 2, 3)
+        )
+        apart = all(one.isdisjoint(each) for each in others)
+        if elements_apart(element, size, distance, other):
+            assert apart, (element, size, distance, other)
+    assert elements_apart(4, 4, 0, 4)
+
+
 def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> None:
     warp = f"{STORE}\nbar.warp.sync -1;\n{OTHER}"
     assert shared(warp, size=".reqntid 32").status is Status.PROVED
@@ -248,7 +462,8 @@ def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> N
     assert shared(warp.replace("-1", "0xffff"), size=".reqntid 32").status is Status.UNKNOWN
     assert shared(warp, size=".reqntid 64").status is Status.UNKNOWN
     assert shared(warp, size=".reqntid 16").status is Status.UNKNOWN
-    assert shared(warp, size=".maxntid 32").status is Status.UNKNOWN
+    assert Assumption.SHAPE in shared(warp, size=".maxntid 32").assumptions
+    assert shared(warp, ALL - {Assumption.SHAPE}, size=".maxntid 32").status is Status.UNKNOWN
     assert (
         shared(f"{STORE}\n{skipped('%p1', 'bar.warp.sync -1;')}\n{OTHER}", size=".reqntid 32").status
         is Status.UNKNOWN
@@ -259,7 +474,7 @@ def test_reasons_name_what_is_not_known() -> None:
     for name, words in (
         ("a neighbour without a barrier", "no CTA barrier separates"),
         ("a loaded offset", "depends on memory"),
-        ("an mbarrier", "mbarrier"),
+        ("an mbarrier that copies signal", "mbarrier"),
         ("the async proxy", "async proxy"),
         ("a generic address", "generic address"),
         ("a call", "which is not inlined"),
@@ -311,7 +526,7 @@ def certificate(of: SharedOrder, otherwise: Discharge | None = None) -> OrderCer
 
 
 def accepted(of: SharedOrder, claimed: OrderCertificate) -> None:
-    check(of.function, of.uniform.of, claimed, of.questions)
+    check(of.function, of.uniform.of, [claimed], of.questions)
 
 
 KERNEL = loop(f"{STORE}\n{BARRIER}\n{skipped('%p1', OTHER)}\n{BARRIER}")
@@ -322,34 +537,68 @@ def test_a_certificate_that_is_complete_is_accepted() -> None:
     accepted(of, certificate(of))
 
 
+@pytest.mark.parametrize("name", ["a flag before the barrier", "a flag that is cleared meanwhile"])
+@pytest.mark.parametrize("discharge", [Discharge.BARRIER, Discharge.DISJOINT, Discharge.ATOMIC])
+def test_no_claim_makes_a_load_uniform_that_others_write_meanwhile(name: str, discharge: Discharge) -> None:
+    model = prover(UNKNOWN[name]).model
+    load = next(i for i, each in enumerate(model.function.instructions) if each.opcode == "ld.shared.b32")
+    of = SharedOrder(model, ALL, frozenset((load,)))
+    with pytest.raises(Refused, match="nothing proves"):
+        accepted(of, certificate(of, discharge))
+    with pytest.raises(Refused, match="same value"):
+        accepted(of, replace(certificate(of), claims={}))
+
+
+def test_a_proof_has_a_certificate() -> None:
+    of = prover(KERNEL)
+    with pytest.raises(Refused, match="no certificate"):
+        check(of.function, of.uniform.of, [], of.questions)
+
+
+def test_a_counter_that_differs_between_threads_is_refused() -> None:
+    """Each thread counts to its own index, and stores to the stage that its counter selects."""
+    stage = "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    of = prover(f"{loop('', '%r1')}\n{loop(stage, '%r1', '%r10')}")
+    walk = of.walk()
+    assert walk is not None
+    (store,) = walk.accesses
+    counters = of.across.counting.counters(address for address, _ in of.across.bytes.of(store) or ())
+    assert counters
+    with pytest.raises(Refused, match="takes a counter for uniform"):
+        accepted(of, replace(certificate(of), counters=counters))
+
+
 def test_an_epoch_that_is_missing_at_an_entry_is_refused() -> None:
     of = prover(KERNEL)
     claimed = certificate(of)
     for b, epoch in enumerate(claimed.entry):
         for since in epoch:
             entry = list(claimed.entry)
-            entry[b] = epoch - {since}
-            with pytest.raises(Refused, match="omits"):
+            entry[b] = {each: reached for each, reached in epoch.items() if each != since}
+            with pytest.raises(Refused, match="omits what"):
                 accepted(of, replace(claimed, entry=entry))
 
 
 def test_threads_that_are_missing_at_an_entry_are_refused() -> None:
     of = prover(KERNEL)
     claimed = certificate(of)
-    for b, threads in enumerate(claimed.threads):
-        fewer = list(claimed.threads)
-        fewer[b] = threads & ~2
+    for b, epoch in enumerate(claimed.entry):
+        fewer = list(claimed.entry)
+        fewer[b] = {since: reached._replace(threads=reached.threads & ~2) for since, reached in epoch.items()}
         if b in of.uniform.of.order:
             with pytest.raises(Refused, match="omits threads"):
-                accepted(of, replace(claimed, threads=fewer))
+                accepted(of, replace(claimed, entry=fewer))
 
 
 def test_a_copy_that_is_missing_at_an_entry_is_refused() -> None:
     of = prover(f"cp.async.ca.shared.global [%r4], [%rd1], 4;\n@%p3 bra a;\na:\n{BARRIER}\n{OTHER}")
     claimed = certificate(of, Discharge.BARRIER)
-    missing = [frozenset[Pending]() for _ in claimed.pending]
+    missing = [
+        {since: reached._replace(pending=frozenset()) for since, reached in epoch.items()}
+        for epoch in claimed.entry
+    ]
     with pytest.raises(Refused, match="omits an operation"):
-        accepted(of, replace(claimed, pending=missing))
+        accepted(of, replace(claimed, entry=missing))
 
 
 @pytest.mark.parametrize("name", [n for n in UNKNOWN if "barrier" in n and "bar" in UNKNOWN[n]])
@@ -358,7 +607,8 @@ def test_no_claim_makes_a_barrier_full(name: str, monkeypatch: pytest.MonkeyPatc
     every = frozenset(
         i for i in of.uniform.of.block_of if of.function.instructions[i].event.startswith("barrier")
     )
-    monkeypatch.setattr(SharedOrder, "barriers", property(lambda self: every))
+    for barriers in ("barriers", "_lanes_meet"):
+        monkeypatch.setattr(SharedOrder, barriers, property(lambda self: every))
     with pytest.raises(Refused):
         accepted(of, certificate(of, Discharge.BARRIER))
 
@@ -403,6 +653,7 @@ RULES = {
     "disjoint_forms": (Addresses, "past the end of a variable"),
     "_inside": (Addresses, "past the end of a variable"),
     "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
+    "_separates": (Walk, "a cluster barrier with a store after the arrival"),
 }
 
 
