@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tclint.analyses.extents import Extents
+from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Site
 from tclint.isa.accesses import Access, StateSpace, Via
@@ -37,14 +37,12 @@ class UnwrittenRead(NamedTuple):
     """The writes to these bytes, all of which come after it."""
 
 
-class _Use(NamedTuple):
-    """An access to a variable in shared memory."""
+class _Write(NamedTuple):
+    """A write to a variable in shared memory."""
 
-    access: SharedAccess
-    name: str
-    variable: str
-    whole: bool
-    """Whether any byte of the variable may be accessed: the number of bytes is not known, or it is an mbarrier."""
+    site: Site
+    extent: Extent | None
+    """None if any byte of the variable may be written: the number of bytes is not known, or it is an mbarrier."""
 
 
 class UnwrittenShared:
@@ -90,9 +88,9 @@ class UnwrittenShared:
     def _calls(instruction: Instruction) -> bool:
         return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
-    def _writes(self) -> dict[str, list[_Use]] | None:
+    def _writes(self) -> dict[str, list[_Write]] | None:
         """Variable -> the writes to it; None if some write may be to any of them."""
-        model, found = self.model, dict[str, list[_Use]]()
+        model, found = self.model, dict[str, list[_Write]]()
         generic = self._makes_generic()
         for use in model.function.uses:
             writing = [a for a in use.match.accesses if a.writes and a.shared] if use.match else []
@@ -100,9 +98,10 @@ class UnwrittenShared:
                 continue
             for site in use.sites:
                 for access in writing if model.cfg.block_of[site] in model.cfg.rank else ():
-                    written = self._use(site, access)
-                    if written is not None:
-                        found.setdefault(written.variable, []).append(written)
+                    name = self._written(site, access)
+                    if name is not None:
+                        write = _Write(site, self._extent(site, access))
+                        found.setdefault(self._called(name), []).append(write)
                     elif access.space is StateSpace.SHARED or generic:
                         return None
         return found
@@ -115,19 +114,21 @@ class UnwrittenShared:
             for m in matches
         )
 
-    def _use(self, site: Site, access: Access) -> _Use | None:
-        """The use that an access is; None if its variable is not known."""
-        model = self.model
-        operand = model.instruction(site).named(access.operand)
+    def _written(self, site: Site, access: Access) -> str | None:
+        """The name of the variable that an access is to; None if it is not known."""
+        operand = self.model.instruction(site).named(access.operand)
         if operand is None or access.via is not Via.ADDRESS:
             return None
-        address = model.values.operand(operand, site)
-        name = self._name(address)
-        if name is None:
-            return None
+        return self._name(self.model.values.operand(operand, site))
+
+    def _extent(self, site: Site, access: Access) -> Extent | None:
+        """The bytes that an access is to; None if they are not known."""
+        model = self.model
         size = None if access.object or access.extent == "" else model.shared.extent(site, access.extent)
-        made = SharedAccess(site, True, address, size or 1)
-        return _Use(made, name, self._called(name), size is None)
+        if size is None:
+            return None
+        address = model.values.operand(model.instruction(site).named(access.operand), site)
+        return model.fact(Extents).of(SharedAccess(site, True, address, size or 1), attained=False)
 
     def _name(self, address: int) -> str | None:
         """The name of the variable in shared memory that an address is in; None if it is not known."""
@@ -149,25 +150,24 @@ class UnwrittenShared:
         return not loaded or any(self.model.readers.get(r) for r in loaded)
 
     def _unwritten(
-        self, read: SharedAccess, name: str, writes: dict[str, list[_Use]]
+        self, read: SharedAccess, name: str, writes: dict[str, list[_Write]]
     ) -> UnwrittenRead | None:
         """The read, if no write to its bytes can precede it."""
-        model, extents = self.model, self.model.fact(Extents)
+        extents, to_variable = self.model.fact(Extents), writes.get(self._called(name), [])
+        mine = extents.of(read, attained=False)
         later: list[Site] = []
-        for write in writes.get(self._called(name), ()):
-            if self._follows(read.site, write.access.site):
-                later.append(write.access.site)
-                continue
-            if write.whole:
-                return None
+        if self._compared > MAX_COMPARISONS:
+            self.model.ledger.give_up(_QUESTION, read.site, f"more than {MAX_COMPARISONS} pairs of accesses")
+            return None
+        for k, write in enumerate(to_variable):
             self._compared += 1
-            if self._compared > MAX_COMPARISONS:
-                model.ledger.give_up(_QUESTION, read.site, f"more than {MAX_COMPARISONS} pairs of accesses")
+            if mine is not None and write.extent is not None and not extents.may_overlap(mine, write.extent):
+                continue
+            if not self._follows(read.site, write.site):
+                to_variable.insert(0, to_variable.pop(k))  # the next read is likely to be of the same bytes
                 return None
-            mine, other = extents.of(read), extents.of(write.access)
-            if mine is None or other is None or extents.may_overlap(mine, other):
-                return None
-        return UnwrittenRead(read.site, name, tuple(later))
+            later.append(write.site)
+        return UnwrittenRead(read.site, name, tuple(sorted(later)))
 
     def _follows(self, read: Site, write: Site) -> bool:
         """Whether each thread that executes *write* has executed *read* before, and none does so again afterwards."""

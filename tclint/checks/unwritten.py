@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from itertools import chain
 
+from tclint.analyses.first_reads import FirstReads, UnwrittenRegisters, threads_without
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.undefined import (
     UNWRITTEN,
     Decides,
-    MayBeUndefined,
     UndefinedBits,
     UndefinedPaths,
-    threads_without,
+    may_keep,
 )
 from tclint.analyses.unwritten_shared import UnwrittenShared
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -27,18 +27,19 @@ MAX_SEARCHES = 12
 """The searches for paths in one kernel: each finding and each group of registers without one takes one."""
 
 
-@check(UV001, analyses=(MayBeUndefined,))
+@check(UV001, analyses=(UnwrittenRegisters,))
 def undefined_register(model: KernelModel) -> Iterator[Hit]:
     """A register without a value whose bits decide what can be observed."""
-    may, _ = model.solution(MayBeUndefined)
-    if not may.unwritten:
+    unwritten = model.fact(UnwrittenRegisters).registers
+    if not unwritten:
         return
-    search = _Search(UndefinedPaths(model, model.cta, all_threads=True), set(may.unwritten), MAX_SEARCHES)
-    yield from search.certain()
-    yield from search.on_paths()
-    for paths in threads_without(model, may.unwritten):
-        search = _Search(paths, search.left, search.searches)
-        yield from search.on_paths()
+    kept, left, searches = may_keep(model), set(unwritten), MAX_SEARCHES
+    for threads in chain((None,), threads_without(model, unwritten, kept)):
+        first = FirstReads(model, unwritten, kept, threads)
+        if first.counting(left):
+            search = _Search(UndefinedPaths(model, first), left, searches)
+            yield from search.hits()
+            left, searches = search.left, search.searches
 
 
 class _Search:
@@ -47,7 +48,14 @@ class _Search:
     def __init__(self, paths: UndefinedPaths, left: set[int], searches: int) -> None:
         self.paths, self.model, self.left, self.searches = paths, paths.model, left, searches
         affecting = sorted(site for block in paths.results.affecting for site in block)
-        self.uses = [site for site in affecting if left and paths.may_decide(site)]
+        self.uses = [site for site in affecting if paths.may_decide(site)]
+
+    def hits(self) -> Iterator[Hit]:
+        """Where they do: in all threads on every path first."""
+        if self.uses and self.paths.first.threads is None:
+            yield from self.certain()
+        if self.uses:
+            yield from self.on_paths()
 
     def certain(self) -> Iterator[Hit]:
         """Where they do on every path."""
@@ -70,16 +78,15 @@ class _Search:
 
     def _path(self) -> Path | None:
         """A feasible path from the entry to where undefined bits decide something."""
-        counting = [
-            r for r in self.left if any(map(partial(self.paths.unwritten_at, r), self.model.readers[r]))
-        ]
-        if not counting or not self.uses:
+        counting = self.paths.first.counting(self.left)
+        if not counting:
             return None
 
         def goal(state: UndefinedBits, at: int) -> bool:
             return at >= 0 and self.paths.decided(at, state) is not None
 
-        context = None if self.paths.all_threads else ThreadContext(self.paths.threads)
+        threads = self.paths.first.threads
+        context = None if threads is None else ThreadContext(threads)
         results, step = self.paths.results, self.paths.step
         query = FactQuery(-1, _unwritten(counting), results, step, goal, tuple(self.uses), context)
         found = most_plausible_path(self.model, query).witness
@@ -101,7 +108,7 @@ class _Search:
         self.left = {r for r in self.left if about.isdisjoint((*readers[r], *defs.get(r, ())))}
         name = model.function.registers[origin].name
         why, condition = self._unwritten(origin, path)
-        first = next(i for i in readers[origin] if self.paths.unwritten_at(origin, i))
+        first = next(i for i in readers[origin] if self.paths.first.unwritten_at(origin, i))
         read = (Mark(first, f"{name} is read here"),) if first != site else ()
         return UV001.hit(
             site=site,
@@ -120,13 +127,13 @@ class _Search:
 
     def _unwritten(self, origin: int, path: Path | None) -> tuple[str, str]:
         """Why a register has no value, and the condition on a launch for that."""
-        model = self.model
+        model, among = self.model, self.paths.first.threads
         if not model.values.defs.get(origin):
             return "which nothing writes", ""
-        if path is None or self.paths.all_threads:
+        if path is None or among is None:
             return "which nothing has written before", ""
         least = (path.threads & -path.threads).bit_length() - 1
-        threads = model.describe_threads(path.threads & self.paths.threads)
+        threads = model.describe_threads(path.threads & among)
         if least < (model.values.cta_size or 1):
             return f"which nothing writes in {threads}", ""
         condition = f"the CTA has more than {least} threads"
