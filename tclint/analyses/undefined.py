@@ -18,7 +18,7 @@ from tclint.analyses.first_reads import FirstReads, Kept, UnwrittenRegisters
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.exact.undefined import undefined_results
-from tclint.ir.nodes import Instruction, Memory, Operand, Site, Vector, registers
+from tclint.ir.nodes import Function, Instruction, Memory, Module, Operand, Site, Vector, registers
 from tclint.isa.accesses import StateSpace
 from tclint.isa.forms import Match
 from tclint.isa.widths import width_of
@@ -30,6 +30,7 @@ __all__ = [
     "MayBeUndefined",
     "UndefinedBits",
     "UndefinedPaths",
+    "first_reads",
     "may_keep",
 ]
 
@@ -188,6 +189,19 @@ class _Results:
 def may_keep(model: KernelModel) -> Kept:
     """Whether an instruction that writes a register leaves it undefined, whatever other threads have in it."""
     return _Results(model, lambda at, register, bits: False).kept
+
+
+def first_reads(module: Module, function: Function) -> list[tuple[int, Site]]:
+    """The registers of an entry that some path reads before it writes them, each with where it is read first."""
+    model = KernelModel(function, module)
+    unwritten, readers = model.fact(UnwrittenRegisters).registers, model.readers
+    first = FirstReads(model, unwritten, may_keep(model))
+    found = [
+        (r, next((at for at in readers[r] if first.unwritten_at(r, at)), readers[r][0]))
+        for r in sorted(unwritten)
+    ]
+    model.release()
+    return found
 
 
 class UndefinedPaths:
