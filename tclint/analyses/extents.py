@@ -58,7 +58,7 @@ class Extents:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._attained = model.fact(AttainedValues)
-        self._known: dict[tuple[int, int, int], Extent | None] = {}
+        self._known: dict[tuple[int, int, int, bool], Extent | None] = {}
 
     @cached_property
     def _accesses(self) -> list[SharedAccess]:
@@ -76,28 +76,31 @@ class Extents:
         """The reachable writes to shared memory, in program order."""
         return [a for a in self._accesses if a.writes]
 
-    def of(self, access: SharedAccess) -> Extent | None:
-        """The extent of *access*, else all of the variable that it is in; None if neither is known."""
+    def of(self, access: SharedAccess, *, attained: bool = True) -> Extent | None:
+        """The extent of *access*, else all of the variable that it is in; None if neither is known.
+
+        Without *attained*, it is taken to be an upper bound: whether loops and threads access all of it takes longer.
+        """
         threads = self.model.shared.addressing(access, self.model.views.context_of(access.site).threads)
-        key = access.address, access.size, threads
+        key = access.address, access.size, threads, attained
         if key not in self._known:
-            self._known[key] = self._find(access, threads)
+            self._known[key] = self._find(access, threads, attained)
         return self._known[key]
 
     def may_overlap(self, a: Extent, b: Extent) -> bool:
         """Whether the two may overlap."""
         return not self.model.values.separate(a.base, b.base) and a.may_overlap(b)
 
-    def _find(self, access: SharedAccess, threads: T.Threads) -> Extent | None:
+    def _find(self, access: SharedAccess, threads: T.Threads, attained: bool) -> Extent | None:
         values = self.model.values
-        found = self.reach(access.address, access.size, threads)
+        found = self.reach(access.address, access.size, threads, attained=attained)
         if found is not None and any(
             type(values.node(t)) is AddressOf for t, _ in values.linear(found.base)[0]
         ):
             return found
         return self._whole(values.linear(values.addresses.over_iterations(access.address).base)[0])
 
-    def reach(self, address: int, size: int, threads: T.Threads) -> Extent | None:
+    def reach(self, address: int, size: int, threads: T.Threads, *, attained: bool = True) -> Extent | None:
         """The range of *size* bytes, or columns of tensor memory, at *address*, over *threads* and all iterations.
 
         None if the number of stages that the address selects, or its dependence on the thread index, is unknown.
@@ -110,7 +113,7 @@ class Extents:
         assert form.count is not None
         low, high = span
         width = high - low - (form.count - 1) * form.stride
-        attained = self._attained.sum(form.moving)
+        attained = attained and self._attained.sum(form.moving)
         attained = attained and self._gapless(form.index, size, threads)
         return Extent(form.base, low, high, form.stride, width, attained)
 

@@ -6,28 +6,22 @@ undefined *bits* arrive: at an address, a branch, a guard, a stored number. :cla
 have any on some path, :class:`CertainlyUndefined` which have nothing else on every path, and so in every thread;
 :class:`UndefinedPaths` follows their bits along one path.
 
-That a path leads past all definitions does not say that a launch takes it: the program may know that one condition implies
-another. So a read counts only if nothing can have been written when it is executed for the first time, by any thread or by
-threads that every launch has and that execute no definition (:meth:`UndefinedPaths.unwritten_at`).
+Which reads of an unwritten register count at all, :mod:`~tclint.analyses.first_reads` knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from tclint.analyses.first_reads import FirstReads, Kept, UnwrittenRegisters
 from tclint.analyses.model import KernelModel
-from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis
 from tclint.exact.undefined import undefined_results
-from tclint.ir.nodes import Instruction, Memory, Operand, Site, Vector, registers
+from tclint.ir.nodes import Function, Instruction, Memory, Module, Operand, Site, Vector, registers
 from tclint.isa.accesses import StateSpace
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import WARP
 from tclint.isa.widths import width_of
-from tclint.values import thread_masks as T
 
 __all__ = [
     "UNWRITTEN",
@@ -36,7 +30,8 @@ __all__ = [
     "MayBeUndefined",
     "UndefinedBits",
     "UndefinedPaths",
-    "threads_without",
+    "first_reads",
+    "may_keep",
 ]
 
 UndefinedBits = frozenset[tuple[int, int]]
@@ -57,11 +52,9 @@ class Decides(NamedTuple):
 class MayBeUndefined(Analysis[int]):
     """The registers of which bits may be undefined, one bit each."""
 
-    def __init__(self, model: Kernel) -> None:
+    def __init__(self, model: KernelModel) -> None:
         self.model = model
-        open_ = _passes_registers(model) or not model.function.entry
-        self.unwritten = frozenset() if open_ else _unwritten_at_entry(model) - _passed(model)
-        """The registers of an entry that some path reads before it writes them; guards and branches are ignored."""
+        self.unwritten = model.fact(UnwrittenRegisters).registers
         self._number = {r: k for k, r in enumerate(self._derived())}
         self.every = (1 << len(self._number)) - 1
         """All registers that may be undefined at all."""
@@ -113,7 +106,7 @@ class MayBeUndefined(Analysis[int]):
 class CertainlyUndefined(MayBeUndefined):
     """The registers of which every path leaves all bits undefined."""
 
-    def __init__(self, model: Kernel) -> None:
+    def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self._results = _Results(model, lambda at, register, bits: True)
 
@@ -138,7 +131,7 @@ compute together is undefined only then."""
 class _Results:
     """The undefined bits of what instructions compute."""
 
-    def __init__(self, model: Kernel, everywhere: Everywhere) -> None:
+    def __init__(self, model: KernelModel, everywhere: Everywhere) -> None:
         self.model, self.everywhere = model, everywhere
         self._known: dict[tuple[Site, UndefinedBits], dict[int, int]] = {}
 
@@ -156,8 +149,7 @@ class _Results:
     def kept(self, at: Site, register: int) -> bool:
         """Whether an instruction that writes a register leaves it undefined if it was: a sum is, a select need not be."""
         instruction = self.model.instruction(at)
-        undefined = {register: UNWRITTEN} if register in instruction.reads else {}
-        return register in self.of(at, instruction, undefined)
+        return register in instruction.reads and register in self.of(at, instruction, {register: UNWRITTEN})
 
     def _computed(self, at: Site, instruction: Instruction, undefined: Mapping[int, int]) -> dict[int, int]:
         if not _computes(instruction):
@@ -194,60 +186,47 @@ class _Results:
         }
 
 
-class UndefinedPaths:
-    """How undefined bits pass on paths of *threads*, and what they decide; *all_threads* of the kernel if that is what they
-    are."""
+def may_keep(model: KernelModel) -> Kept:
+    """Whether an instruction that writes a register leaves it undefined, whatever other threads have in it."""
+    return _Results(model, lambda at, register, bits: False).kept
 
-    def __init__(self, model: KernelModel, threads: T.Threads, *, all_threads: bool) -> None:
-        self.model, self.threads, self.all_threads = model, threads, all_threads
+
+def first_reads(module: Module, function: Function) -> list[tuple[int, Site]]:
+    """The registers of an entry that some path reads before it writes them, each with where it is read first."""
+    model = KernelModel(function, module)
+    unwritten, readers = model.fact(UnwrittenRegisters).registers, model.readers
+    first = FirstReads(model, unwritten, may_keep(model))
+    found = [
+        (r, next((at for at in readers[r] if first.unwritten_at(r, at)), readers[r][0]))
+        for r in sorted(unwritten)
+    ]
+    model.release()
+    return found
+
+
+class UndefinedPaths:
+    """How undefined bits pass on paths of the threads that *first* is about, and what they decide."""
+
+    def __init__(self, model: KernelModel, first: FirstReads) -> None:
+        self.model, self.first = model, first
         self.may, self.results = model.solution(MayBeUndefined)
         self._bits = _Results(model, self._everywhere)
-        self._unwritten: dict[tuple[int, Site], bool] = {}
-        self._read_first: dict[int, bool] = {}
 
     def _everywhere(self, at: Site, register: int, bits: int) -> bool:
-        return (self.all_threads and bits == UNWRITTEN) or self._is_certain(register, at)
+        return (self.first.threads is None and bits == UNWRITTEN) or self._is_certain(register, at)
 
     def _is_certain(self, register: int, at: Site) -> bool:
         """Whether every path to an instruction leaves all bits of a register undefined."""
         certain, results = self.model.solution(CertainlyUndefined)
         return bool(results.before(at) & certain.bits((register,)))
 
-    def unwritten_at(self, register: int, at: Site) -> bool:
-        """Whether nothing has written a register when one of the threads executes *at* for the first time, or reads the
-        register for the first time there."""
-        key = register, at
-        if key not in self._unwritten:
-            self._unwritten[key] = self.counts(register) or self._first(register, at)
-        return self._unwritten[key]
-
-    def counts(self, register: int) -> bool:
-        """Whether each of the threads that accesses a register reads it first."""
-        if register not in self._read_first:
-            model, readers = self.model, self.model.readers.get(register, ())
-            always = [at for at in readers if model.instruction(at).guard < 0]
-            definitions = [d for d in self._definitions(register) if not self._bits.kept(d, register)]
-            self._read_first[register] = not model.reached_from((-1,), definitions, always)
-        return self._read_first[register]
-
-    def _first(self, register: int, at: Site) -> bool:
-        """Whether no definition of a register can precede the first execution of *at*."""
-        model = self.model
-        definitions = [d for d in self._definitions(register) if d != at]
-        if model.instruction(at).guard >= 0:  # a thread may pass it without reading
-            return not model.reaching(definitions, (at,))
-        return not model.reached_from((-1,), definitions, (at,))
-
-    def _definitions(self, register: int) -> list[Site]:
-        """What may write *register* for one of the threads."""
-        contexts, definitions = self.model.views.context_of, self.model.values.defs.get(register, ())
-        return [d for d in definitions if self.all_threads or contexts(d).threads & self.threads]
-
     def _read(self, at: Site, state: UndefinedBits, reads: Iterable[int]) -> dict[int, int]:
         """The undefined bits of the registers *reads*, as far as they count at an instruction."""
         masks = dict(state)
         return {
-            r: masks[r] for r in reads if r in masks and (masks[r] != UNWRITTEN or self.unwritten_at(r, at))
+            r: masks[r]
+            for r in reads
+            if r in masks and (masks[r] != UNWRITTEN or self.first.unwritten_at(r, at))
         }
 
     def step(self, state: UndefinedBits, at: Site, instruction: Instruction) -> UndefinedBits | None:
@@ -281,7 +260,7 @@ class UndefinedPaths:
                 continue
             seen.add((register, at))
             defs = self.model.reaching(self.model.values.defs.get(register, ()), (at,))
-            if register in self.may.unwritten and self.unwritten_at(register, at):
+            if register in self.may.unwritten and self.first.unwritten_at(register, at):
                 found.add(register)
             work += [(r, d) for d in defs for r in self.model.instruction(d).reads]
         return sorted(found)
@@ -358,27 +337,6 @@ class UndefinedPaths:
         ]
 
 
-def threads_without(model: KernelModel, unwritten: Iterable[int]) -> Iterator[UndefinedPaths]:
-    """The paths of threads that every launch has, that read one of these registers, and that execute no definition of it."""
-    found, context = set[T.Threads](), model.views.context_of
-    results = _Results(model, lambda at, register, bits: False)
-    for register in unwritten:
-        readers = model.readers.get(register, ())
-        definitions = [d for d in model.values.defs.get(register, ()) if not results.kept(d, register)]
-        defining = reduce(or_, (context(d).threads for d in definitions), 0)
-        for site in readers if definitions else ():
-            threads = _of_first_warp(model, context(site).threads) & ~defining
-            if threads and threads not in found:
-                found.add(threads)
-                yield UndefinedPaths(model, threads, all_threads=False)
-
-
-def _of_first_warp(model: KernelModel, threads: T.Threads) -> T.Threads:
-    """Those of *threads* that a launch has in which one of them exists, if its warps are full."""
-    last = ((threads & -threads).bit_length() + WARP - 1) // WARP * WARP
-    return model.shared.certain_threads(threads) | threads & T.full(last) & model.cta
-
-
 def _computes(instruction: Instruction) -> bool:
     """Whether it computes its results from registers, so that undefined bits may pass."""
     match = instruction.match
@@ -394,57 +352,3 @@ def _is_product(instruction: Instruction) -> bool:
         and all(name in match.named for name in "dabc")
         and bool(match.shape)
     )
-
-
-def _passed(model: Kernel) -> frozenset[int]:
-    """The registers that a call passes or returns (11.2): what becomes of them is not known."""
-    calls = (model.instruction(site) for use in model.function.uses if use.flow for site in use.sites)
-    return frozenset(
-        r for i in calls if i.flow == "call" for operand in i.operands for r in registers(operand)
-    )
-
-
-def _passes_registers(model: Kernel) -> bool:
-    """Whether a function of the module has parameters or results in registers: a call that is inlined writes none."""
-    declared = (variables for f in model.module.functions for variables in f.formals or ())
-    return any(v.space == ".reg" for variables in declared for v in variables)
-
-
-def _unwritten_at_entry(model: Kernel) -> frozenset[int]:
-    """The registers that a path from the entry reads before it writes them, whatever guards and branches decide.
-
-    Most registers have one definition, which dominates all reads: only the others take part in the search.
-    """
-    cfg, instructions = model.cfg, model.function.instructions
-    single = {
-        r: cfg.block_of[sites[0]]
-        for r, sites in model.values.defs.items()
-        if len(sites) == 1 and instructions[sites[0]].guard < 0
-    }
-    exposed: dict[int, set[int]] = {}
-    """Block -> the registers that it reads before it writes them, and that no single definition dominates."""
-    written: dict[int, set[int]] = {}
-    for block in cfg.order:
-        here, reads = set[int](), set[int]()
-        for at in range(cfg.blocks[block].start, cfg.blocks[block].end):
-            instruction = instructions[at]
-            reads.update(r for r in instruction.reads if r not in here)
-            if instruction.guard < 0:
-                here.update(instruction.writes)
-            elif instruction.guard not in here:
-                reads.add(instruction.guard)
-        exposed[block] = {r for r in reads if r not in single or not _above(model, single[r], block)}
-        written[block] = here
-    live, work = dict(exposed), list(cfg.order)
-    while work:
-        block = work.pop()
-        for source in cfg.sources[block]:
-            if source in live and (more := live[block] - written[source] - live[source]):
-                live[source] = live[source] | more
-                work.append(source)
-    return frozenset(live.get(0, ()))
-
-
-def _above(model: Kernel, definition: int, block: int) -> bool:
-    """Whether a block with a definition dominates another one."""
-    return definition != block and model.cfg.dominates(definition, block)

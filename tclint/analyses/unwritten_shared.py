@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tclint.analyses.extents import Extents
+from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Site, Variable
@@ -37,12 +37,12 @@ class UnwrittenRead(NamedTuple):
     """The writes to these bytes, all of which come after it."""
 
 
-class _Use(NamedTuple):
-    """An access to a variable in shared memory."""
+class _Write(NamedTuple):
+    """A write to a variable in shared memory."""
 
-    access: SharedAccess
-    whole: bool
-    """Whether any byte of the variable may be accessed: the number of bytes is not known, or it is an mbarrier."""
+    site: Site
+    extent: Extent | None
+    """None if any byte of the variable may be written: the number of bytes is not known, or it is an mbarrier."""
 
 
 class UnwrittenShared:
@@ -88,9 +88,9 @@ class UnwrittenShared:
     def _calls(instruction: Instruction) -> bool:
         return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
-    def _writes(self) -> dict[_Room, list[_Use]] | None:
+    def _writes(self) -> dict[_Room, list[_Write]] | None:
         """Variable -> the writes to it; None if some write may be to any of them."""
-        model, found = self.model, dict[_Room, list[_Use]]()
+        model, found = self.model, dict[_Room, list[_Write]]()
         generic = self._makes_generic()
         for site in model.matching(lambda match: any(a.writes and a.shared for a in match.accesses)):
             for access in model.instruction(site).accesses:
@@ -99,7 +99,8 @@ class UnwrittenShared:
                 address = model.named_value(site, access.operand) if access.via is Via.ADDRESS else None
                 variable = None if address is None else self._variable(address)
                 if address is not None and variable is not None:
-                    found.setdefault(_room(variable), []).append(self._use(site, access, address))
+                    write = _Write(site, self._extent(site, access, address))
+                    found.setdefault(_room(variable), []).append(write)
                 elif access.space is StateSpace.SHARED or generic:
                     return None
         return found
@@ -112,11 +113,13 @@ class UnwrittenShared:
             for m in matches
         )
 
-    def _use(self, site: Site, access: Access, address: int) -> _Use:
-        size = None
-        if not access.object and access.extent != "":
-            size = self.model.shared.extent(site, access.extent)
-        return _Use(SharedAccess(site, True, address, size or 1), size is None)
+    def _extent(self, site: Site, access: Access, address: int) -> Extent | None:
+        """The bytes that an access is to; None if they are not known."""
+        model = self.model
+        size = None if access.object or access.extent == "" else model.shared.extent(site, access.extent)
+        if size is None:
+            return None
+        return model.fact(Extents).of(SharedAccess(site, True, address, size or 1), attained=False)
 
     def _variable(self, address: int) -> Variable | None:
         """The variable in shared memory that an address is in; None if it is not known."""
@@ -131,25 +134,24 @@ class UnwrittenShared:
         return not loaded or any(self.model.readers.get(r) for r in loaded)
 
     def _unwritten(
-        self, read: SharedAccess, variable: Variable, writes: dict[_Room, list[_Use]]
+        self, read: SharedAccess, variable: Variable, writes: dict[_Room, list[_Write]]
     ) -> UnwrittenRead | None:
         """The read, if no write to its bytes can precede it."""
-        model, extents = self.model, self.model.fact(Extents)
+        extents, to_variable = self.model.fact(Extents), writes.get(_room(variable), [])
+        mine = extents.of(read, attained=False)
         later: list[Site] = []
-        for write in writes.get(_room(variable), ()):
-            if self._follows(read.site, write.access.site):
-                later.append(write.access.site)
-                continue
-            if write.whole:
-                return None
+        if self._compared > MAX_COMPARISONS:
+            self.model.ledger.give_up(_QUESTION, read.site, f"more than {MAX_COMPARISONS} pairs of accesses")
+            return None
+        for k, write in enumerate(to_variable):
             self._compared += 1
-            if self._compared > MAX_COMPARISONS:
-                model.ledger.give_up(_QUESTION, read.site, f"more than {MAX_COMPARISONS} pairs of accesses")
+            if mine is not None and write.extent is not None and not extents.may_overlap(mine, write.extent):
+                continue
+            if not self._follows(read.site, write.site):
+                to_variable.insert(0, to_variable.pop(k))  # the next read is likely to be of the same bytes
                 return None
-            mine, other = extents.of(read), extents.of(write.access)
-            if mine is None or other is None or extents.may_overlap(mine, other):
-                return None
-        return UnwrittenRead(read.site, variable.name, tuple(later))
+            later.append(write.site)
+        return UnwrittenRead(read.site, variable.name, tuple(sorted(later)))
 
     def _follows(self, read: Site, write: Site) -> bool:
         """Whether each thread that executes *write* has executed *read* before, and none does so again afterwards."""

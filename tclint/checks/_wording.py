@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tclint.analyses.execution import Condition
-from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, TRANSACTIONS
 from tclint.isa.special_registers import WARP
@@ -29,14 +29,14 @@ TWICE = "the loop runs twice"
 """The condition of a fault that needs a second iteration, in words that follow *if*."""
 
 
-def repeats(model: KernelModel, head: int) -> bool:
+def repeats(model: Kernel, head: int) -> bool:
     """Whether the loop of *head*, once entered, is certain to have a second iteration: nothing but its latch leaves it."""
     cfg, count = model.cfg, model.values.trip_count(head)
     latches = {edge.source for edge in cfg.back_edges[head]}
     return count is not None and count > 1 and {edge.source for edge in cfg.leaving[head]} == latches
 
 
-def if_repeated(model: KernelModel, path: Path) -> str:
+def if_repeated(model: Kernel, path: Path) -> str:
     """The condition of a fault on a path around a loop that need not have a second iteration, in words; else ""."""
     heads = {edge.target for edge in path.edges if edge.source in model.cfg.loops.get(edge.target, ())}
     return "" if all(repeats(model, head) for head in heads) else TWICE
@@ -47,12 +47,12 @@ def only_if(condition: str) -> str:
     return f", if {condition}" if condition else ""
 
 
-def several_warps(model: KernelModel) -> str:
+def several_warps(model: Kernel) -> str:
     """The condition that the CTA has several warps; empty if the kernel states so many threads."""
     return "" if (model.function.threads or 0) > WARP else f"the CTA has more than {WARP} threads"
 
 
-def copied_from(model: KernelModel, site: int) -> tuple[int, int] | None:
+def copied_from(model: Kernel, site: int) -> tuple[int, int] | None:
     """The file and line of the source of *site*, of which a compiler may have made several copies; None if unknown.
 
     It is the line that the user has written, into which others were inlined.
@@ -63,14 +63,14 @@ def copied_from(model: KernelModel, site: int) -> tuple[int, int] | None:
     return None if location is None else (location.file, location.line)
 
 
-def copy_name(model: KernelModel, site: int) -> str:
+def copy_name(model: Kernel, site: int) -> str:
     """The opcode of the bulk copy at *site* without its qualifiers: ``cp.reduce.async.bulk.tensor``."""
     words = model.instruction(site).opcode.split(".")
     end = words.index("bulk") + 1 if "bulk" in words else 2
     return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
 
 
-def called(model: KernelModel, site: int) -> str:
+def called(model: Kernel, site: int) -> str:
     """A short name for the instruction at *site*: its opcode without the modifiers that do not change what it does."""
     instruction = model.instruction(site)
     words = instruction.opcode.split(".")
@@ -87,7 +87,7 @@ def together(instruction: Instruction) -> str:
     return name if "." in name else f"{name}.sync"
 
 
-def split_at(model: KernelModel, condition: Condition) -> Hashable:
+def split_at(model: Kernel, condition: Condition) -> Hashable:
     """What is the same for all conditions that are one in the source: a compiler copies loops that it unrolls."""
     location = model.function.location(condition.at)
     return condition if location is None else (location, condition.edge is None)
@@ -111,6 +111,6 @@ def times(number: int | None) -> str:
 
 
 def agreeing(threads: str, singular: str, plural: str) -> str:
-    """*threads*, as worded by :meth:`KernelModel.describe_threads`, followed by the form of the verb that agrees."""
+    """*threads*, as worded by :meth:`Kernel.describe_threads`, followed by the form of the verb that agrees."""
     one = threads.partition(" ")[0] in ("thread", "lane", "warp", "no")
     return f"{threads} {singular if one else plural}"

@@ -2,149 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
-from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.plausibility import most_plausible_path
-from tclint.analyses.undefined import (
-    UNWRITTEN,
-    Decides,
-    MayBeUndefined,
-    UndefinedBits,
-    UndefinedPaths,
-    threads_without,
-)
+from tclint.analyses.first_reads import UnwrittenRegisters
+from tclint.analyses.model import KernelModel
 from tclint.analyses.unwritten_shared import UnwrittenShared
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.dataflow import Path
-from tclint.dataflow.views import ThreadContext
 
 UV001 = RuleId("UV001")
 UV002 = RuleId("UV002")
 
-MAX_SEARCHES = 12
-"""The searches for paths in one kernel: each finding and each group of registers without one takes one."""
 
-
-@check(UV001, analyses=(MayBeUndefined,))
+@check(UV001, analyses=(UnwrittenRegisters,))
 def undefined_register(model: KernelModel) -> Iterator[Hit]:
     """A register without a value whose bits decide what can be observed."""
-    may, _ = model.solution(MayBeUndefined)
-    if not may.unwritten:
-        return
-    search = _Search(UndefinedPaths(model, model.cta, all_threads=True), set(may.unwritten), MAX_SEARCHES)
-    yield from search.certain()
-    yield from search.on_paths()
-    for paths in threads_without(model, may.unwritten):
-        search = _Search(paths, search.left, search.searches)
-        yield from search.on_paths()
+    unwritten = model.fact(UnwrittenRegisters).registers
+    if unwritten:
+        # Most kernels have none, and do not pay for the imports.
+        from tclint.checks._undefined import undefined
 
-
-class _Search:
-    """Where undefined bits of the registers that are *left* decide something, with at most so many *searches* for paths."""
-
-    def __init__(self, paths: UndefinedPaths, left: set[int], searches: int) -> None:
-        self.paths, self.model, self.left, self.searches = paths, paths.model, left, searches
-        affecting = sorted(site for block in paths.results.affecting for site in block)
-        self.uses = [site for site in affecting if left and paths.may_decide(site)]
-
-    def certain(self) -> Iterator[Hit]:
-        """Where they do on every path."""
-        for site in self.uses:
-            decides = self.paths.certainly_decided(site)
-            origins = [] if decides is None else self.paths.origins(decides.register, site)
-            if decides is not None and not self.left.isdisjoint(origins):
-                yield self._hit(site, decides, origins)
-
-    def on_paths(self) -> Iterator[Hit]:
-        """Where they do on a feasible path."""
-        while self.left and self.searches:
-            self.searches -= 1
-            path = self._path()
-            origins = [] if path is None else [r for r in sorted(self.left) if self._decided(path, {r})]
-            decides = None if path is None else self._decided(path, origins)
-            if path is None or decides is None:
-                return
-            yield self._hit(path.end, decides, origins, path)
-
-    def _path(self) -> Path | None:
-        """A feasible path from the entry to where undefined bits decide something."""
-        counting = [
-            r for r in self.left if any(map(partial(self.paths.unwritten_at, r), self.model.readers[r]))
-        ]
-        if not counting or not self.uses:
-            return None
-
-        def goal(state: UndefinedBits, at: int) -> bool:
-            return at >= 0 and self.paths.decided(at, state) is not None
-
-        context = None if self.paths.all_threads else ThreadContext(self.paths.threads)
-        results, step = self.paths.results, self.paths.step
-        query = FactQuery(-1, _unwritten(counting), results, step, goal, tuple(self.uses), context)
-        found = most_plausible_path(self.model, query).witness
-        return None if found is None or found[1] else found[0]
-
-    def _decided(self, path: Path, origins: Iterable[int]) -> Decides | None:
-        """What undefined bits of *origins* decide at the end of *path*."""
-        state: UndefinedBits | None = _unwritten(origins)
-        for site in path.marks:
-            if state is not None:
-                state = self.paths.step(state, site, self.model.instruction(site))
-        return None if state is None else self.paths.decided(path.end, state)
-
-    def _hit(self, site: int, decides: Decides, origins: Sequence[int], path: Path | None = None) -> Hit:
-        """The hit about *origins*, after which what the same instructions read or write is not left."""
-        model, origin = self.model, origins[0]
-        readers, defs = model.readers, model.values.defs
-        about = {i for r in origins for i in (*readers[r], *defs.get(r, ()))}
-        self.left = {r for r in self.left if about.isdisjoint((*readers[r], *defs.get(r, ())))}
-        name = model.function.registers[origin].name
-        why, condition = self._unwritten(origin, path)
-        first = next(i for i in readers[origin] if self.paths.unwritten_at(origin, i))
-        read = (Mark(first, f"{name} is read here"),) if first != site else ()
-        return UV001.hit(
-            site=site,
-            message=f"{decides.what} depends on {name}, {why}",
-            count=len(origins),
-            steps=(
-                *(self._skipped(path, origin) if path else ()),
-                *read,
-                Mark(site, f"{decides.what} depends on it"),
-            ),
-            about=frozenset((site,)),
-            help=f"give {name} a value before it is read",
-            confidence=model.confidence(path, 0) if path else None,
-            condition=condition,
-        )
-
-    def _unwritten(self, origin: int, path: Path | None) -> tuple[str, str]:
-        """Why a register has no value, and the condition on a launch for that."""
-        model = self.model
-        if not model.values.defs.get(origin):
-            return "which nothing writes", ""
-        if path is None or self.paths.all_threads:
-            return "which nothing has written before", ""
-        least = (path.threads & -path.threads).bit_length() - 1
-        threads = model.describe_threads(path.threads & self.paths.threads)
-        if least < (model.values.cta_size or 1):
-            return f"which nothing writes in {threads}", ""
-        condition = f"the CTA has more than {least} threads"
-        return f"which nothing writes in {threads} (if {condition})", condition
-
-    def _skipped(self, path: Path, origin: int) -> Iterator[Mark]:
-        """Where the path takes a branch that leads past a definition of a register."""
-        cfg = self.model.cfg
-        taken, seen = {edge.source: edge for edge in path.edges}, set[int]()
-        for site in self.model.values.defs.get(origin, ()):
-            for edge in cfg.control_dependences(cfg.block_of[site]):
-                if edge.source not in seen and taken.get(edge.source, edge) != edge:
-                    seen.add(edge.source)
-                    yield Mark(cfg.blocks[edge.source].end - 1, "this branch skips what would write it")
-
-
-def _unwritten(origins: Iterable[int]) -> UndefinedBits:
-    return frozenset((r, UNWRITTEN) for r in origins)
+        yield from undefined(model, unwritten, UV001)
 
 
 @check(UV002, analyses=(UnwrittenShared,))

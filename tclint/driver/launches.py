@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from tclint._dataclass import dataclass
+from tclint.analyses.undefined import first_reads
 from tclint.driver.evidence import Basis
 from tclint.executor.assume import ParameterUses
 from tclint.executor.errors import Unsupported
@@ -16,6 +18,7 @@ from tclint.executor.launch import LaunchFile, triton_beside
 from tclint.executor.run import STEPS, Execution, Policy, execute_assumed, execute_file
 from tclint.executor.schedule import Schedule
 from tclint.executor.state import Geometry
+from tclint.executor.unwritten import FirstRead, Outcome, observe_undefined, observe_unwritten
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import Source
 
@@ -91,11 +94,26 @@ def candidates(
 
 
 def _given(module: Module, function: Function, file: LaunchFile) -> _Execute:
+    reads: list[FirstRead] | None = None
+
     def execute(policy: Policy) -> Execution:
-        executions, _ = execute_file(module, file, policy)
-        own = [e for e in executions if e.function.name == function.name]
+        nonlocal reads
+        first = execute_file(module, file, policy)
+        own = [e for e in first[0] if e.function.name == function.name]
         if not own:
             raise Unsupported(f"{file.path} does not launch {function.name}")
+        if any(e.observations for e in first[0]):
+            return own[-1]  # what is read too early was not written for another reason
+        if reads is None:
+            found = first_reads(module, function)
+            reads = [FirstRead(r, function.registers[r].name, site) for r, site in found]
+
+        def filled(registers: frozenset[int]) -> Outcome:
+            return execute_file(module, file, replace(policy, filled={function.name: registers}))
+
+        observe_unwritten(first, lambda fill: execute_file(module, file, replace(policy, fill=fill)))
+        observe_undefined(first, own[-1], reads, filled)
+        own[-1].observations += (o for e in own[:-1] for o in e.observations if o.kind == "unwritten")
         return own[-1]
 
     return execute

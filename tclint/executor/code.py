@@ -47,7 +47,7 @@ class Code:
         """Of the watched instructions, those that some lane has executed."""
 
     def registers(self, warp: Warp) -> list[Array]:
-        """The registers of a new warp: zeros, constants and special registers."""
+        """The registers of a new warp: zeros (:attr:`~tclint.executor.policy.Policy.filled`), constants and special registers."""
         found = list(self.template)
         for at, name in self.specials:
             found[at] = special(warp, name)

@@ -17,7 +17,7 @@ from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.missing import MISSING
-from tclint.executor.policy import Policy
+from tclint.executor.policy import FILL, Policy
 from tclint.executor.signals import MOVED
 from tclint.executor.special import require_known, special
 from tclint.executor.state import LANES, Warp
@@ -110,7 +110,8 @@ class Decoder:
         """Makes an op of one that counts what its accesses cost, too; None if nothing is counted."""
         self._held = held
         self.types = [_kind(r.type) for r in function.registers]
-        self.code.template = [np.zeros(LANES, kind) for kind in self.types]
+        filled = policy.filled.get(function.name, frozenset())
+        self.code.template = [_initial(kind, r in filled) for r, kind in enumerate(self.types)]
         self._constants: dict[Any, int] = {}
         self.site = 0
         self.code.symbols = self._layout()
@@ -435,6 +436,14 @@ def _refuse(message: str) -> Op:
 def _fall_off(w: Warp) -> int | None:
     """Exit at the end of the function."""
     return w.machine.leave(w.split, w.mask)
+
+
+def _initial(kind: Any, filled: bool) -> Array:
+    """What a register of a type begins with in all lanes."""
+    found = np.zeros(LANES, kind)
+    if filled:
+        found.view(np.uint8)[:] = True if found.dtype == bool else FILL
+    return found
 
 
 def _kind(name: str) -> Any:

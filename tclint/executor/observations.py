@@ -16,6 +16,7 @@ KINDS = {
     "wgmma-fence": "an operand of `wgmma` was written, or an accumulator read, and no `wgmma.fence` follows",
     "read-too-early": "shared memory is read that a copy is still to write",
     "unwritten": "shared memory is read that nothing has written, and a stored result or the path taken depends on it",
+    "undefined": "a register is read that nothing has written, and a stored result or the path taken depends on it",
     "source-overwritten": "shared memory is overwritten that a copy or a multiplication is still to read",
     "filled-twice": "two writes to the same bytes, one of which is still in flight",
     "unordered": (

@@ -11,10 +11,12 @@ from tclint.executor.schedule import Schedule
 from tclint.ir.nodes import Function
 from tclint.syntax.source import Source
 
-__all__ = ["STEPS", "Policy", "line_of"]
+__all__ = ["FILL", "STEPS", "Policy", "line_of"]
 
 STEPS = 50_000_000
 """Instructions of warps after which an execution ends, unless another limit is given."""
+FILL = 0x45
+"""A byte that is a finite number of moderate size in every floating-point type when repeated."""
 
 
 def line_of(source: Source, function: Function, site: int) -> int:
@@ -44,6 +46,8 @@ class Policy:
     """Whether what accesses to memory cost is counted (:attr:`~tclint.executor.run.Execution.counts`)."""
     fill: int = 0
     """The initial value of each byte of shared memory."""
+    filled: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By entry, the registers that do not begin as zero: all their bytes are :data:`FILL`."""
 
     def place(self, function: Function, site: int) -> str:
         """What messages call an instruction."""

@@ -71,6 +71,10 @@ class AddressForm:
     moving: Terms = ()
     """The terms that decide k."""
 
+    def moved(self, by: int) -> AddressForm:
+        """The form of the address plus *by*."""
+        return AddressForm(self.base, self.index, self.offset + by, self.stride, self.count, self.moving)
+
 
 class Footprint(NamedTuple):
     """The bytes that threads access, relative to a base that they share: one bit for each from *low* on."""
@@ -103,6 +107,8 @@ class Addresses:
         self.table, self.thread_sets, self.lifetimes = bounds.table, bounds.thread_sets, bounds.lifetimes
         self._forms: dict[int, AddressForm] = {}
         self._over_iterations: dict[int, AddressForm] = {}
+        self._of_terms: dict[Terms, AddressForm] = {}
+        """The terms of addresses -> their form over all iterations; those of a loop differ in a constant."""
         self._in_one_thread: dict[int, AddressForm] = {}
         self._distances: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
@@ -125,9 +131,11 @@ class Addresses:
         """The form of *address* over all iterations: the base is the same in all threads of the CTA, and never changes."""
         found = self._over_iterations.get(address)
         if found is None:
-            found = self._over_iterations[address] = self.decomposed(
-                address, self.is_index, self.is_invariant, self.is_pointer
-            )
+            terms, offset = self.table.linear(address)
+            if terms not in self._of_terms:
+                follows = self.is_pointer
+                self._of_terms[terms] = self._form_of(terms, 0, self.is_index, self.is_invariant, follows)
+            found = self._over_iterations[address] = self._of_terms[terms].moved(offset)
         return found
 
     def decomposed(
@@ -137,7 +145,12 @@ class Addresses:
 
         A loop counter that *follows* holds for is what it begins with, and a number of steps.
         """
-        terms, offset = self.table.linear(address)
+        return self._form_of(*self.table.linear(address), is_index, is_base, follows)
+
+    def _form_of(
+        self, terms: Terms, offset: int, is_index: Predicate, is_base: Predicate, follows: Predicate
+    ) -> AddressForm:
+        """:meth:`decomposed` of the sum of *terms* and *offset*."""
         index, base, rest, followed = dict[int, int](), dict[int, int](), dict[int, int](), dict[int, int]()
         steps, work = list[Steps](), list(terms)
         while work:

@@ -13,7 +13,7 @@ pytest.importorskip("resource", reason="the benchmark measures processes as Unix
 from benchmarks import large
 from tests.tools.support import HOPPER, before_the_wait, kernel, module
 
-FIXABLE = module(before_the_wait("    st.global.f32 [%rd5], %f0;"), header=HOPPER)
+FIXABLE = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
 
 
 def test_the_kernels_of_the_list_come_from_all_producers() -> None:

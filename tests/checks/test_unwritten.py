@@ -58,6 +58,7 @@ WRONG = {
     "the first of two reads": "@%p1 bra A;\nadd.u32 %r3, %r3, 1;\nbra B;\nA: add.u32 %r3, %r3, 2;\nB:\nst.global.u32 [%rd2], %r3; // want UV001",
     "lanes that a condition leaves out": "setp.lt.u32 %p2, %r1, 8;\n@%p2 mov.u32 %r3, 1;\nst.global.u32 [%rd2], %r3; // want UV001",
     "lanes that a branch leaves out": "setp.ge.u32 %p2, %r1, 8;\n@%p2 bra L;\nmov.u32 %r3, 1;\nL: add.u32 %r3, %r3, 1;\nst.global.u32 [%rd2], %r3; // want UV001",
+    "a side of a branch that no definition reaches": "@%p1 bra L;\nmov.u32 %r3, 1;\nst.global.u32 [%rd2], %r3;\nret;\nL: st.global.u32 [%rd2], %r3; // want UV001",
     "read before it is written": "add.u32 %r2, %r3, 1;\nmov.u32 %r3, 1;\nst.global.u32 [%rd2], %r2; // want UV001",
 }  # fmt: skip
 RIGHT = {
@@ -82,6 +83,7 @@ RIGHT = {
     "rows of a matrix that are dropped": "mov.f32 %f9, 0f00000000;\nmma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r9, %r3}, {%r9}, {%f9, %f9, %f9, %f9};\nst.global.f32 [%rd2], %f0;",
     "stored in local memory": ".local .align 4 .b32 own;\nst.local.u32 [own], %r3;",
     "a cache policy": "createpolicy.fractional.L2::evict_last.b64 %rd5, 1.0;\n@%p1 mov.u64 %rd4, %rd5;\nst.global.L2::cache_hint.u32 [%rd2], %r9, %rd4;",
+    "a later side of a branch": "L: @%p1 bra M;\nmov.u32 %r3, 1;\nbra L;\nM:\n" + STORE,
     "threads that leave first": "setp.ge.u32 %p2, %r1, 8;\n@%p2 exit;\nmov.u32 %r3, 1;\n" + STORE,
 }  # fmt: skip
 

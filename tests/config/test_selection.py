@@ -17,7 +17,7 @@ from tests.tools.findings import finding, report
 ALL = meant("ALL")[0]
 """With the subjects of what moved from one rule to another."""
 CO = {id for id in ALL if id.startswith("CO")}
-DEFAULT = ALL - CO - {"AV003", "MO006", "TC026", "UV001", "UV002", *RULES}
+DEFAULT = ALL - CO - {"AV003", "MO006", "TC026", *RULES}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 

@@ -57,6 +57,7 @@ GUARDED = BODY.replace(
 )
 POLLING = """
     ld.param.u64 %rd1, [pointer];
+    mov.u32 %r1, 0;
 LOOP:
     add.u32 %r1, %r1, 1;
     ld.global.u32 %r2, [%rd1];

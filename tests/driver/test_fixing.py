@@ -36,11 +36,14 @@ from tests.tools.support import HOPPER, WGMMA, before_the_wait, checked_kernels,
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
-USE = "    st.global.f32 [%rd5], %f0;"
+USE = "    st.global.f32 [%rd0], %f0;"
 WAIT = "    wgmma.wait_group.sync.aligned 0;\n"
 WRONG = HOPPER + before_the_wait(USE)
 RIGHT = WRONG.replace(USE, WAIT + USE)
-OTHER = HOPPER.replace("sm_90a", "sm_90") + kernel(f"    wgmma.fence.sync.aligned;\n    {WGMMA}\n    ret;")
+OTHER = HOPPER.replace("sm_90a", "sm_90") + kernel(
+    "    setp.ne.b32 %p0, 0, 0; ld.param.u64 %rd0, [pointer]; mov.b64 %rd1, %rd0;\n"
+    f"    wgmma.fence.sync.aligned;\n    {WGMMA}\n    ret;"
+)
 
 
 @pytest.fixture
@@ -162,7 +165,7 @@ def _changed(text: str, old: str, new: str) -> Fix:
     ("old", "new", "why"),
     [
         (USE, USE + "  // looked at", "the fix does not remove the finding"),
-        (USE, "    st.global.f32 [%rd5], %f0", "the fix causes an error"),
+        (USE, "    st.global.f32 [%rd0], %f0", "the fix causes an error"),
         (USE, WAIT + USE + "\n    nothing.u32 %r0;", "the fix causes PX001 in line"),
     ],
 )

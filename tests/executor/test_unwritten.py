@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tclint.commands._cli import cli
 from tclint.executor.memory import Array
 from tclint.executor.run import End, Execution
-from tclint.executor.unwritten import observe_unwritten
+from tclint.executor.unwritten import FirstRead, Outcome, observe_undefined, observe_unwritten
 from tests.tools.support import HOPPER, built, kernel, module
 
 BODY = """
@@ -167,3 +167,87 @@ def test_an_execution_that_ended_at_its_budget_is_not_repeated() -> None:
     observe_unwritten(first, lambda fill: pytest.fail("repeated"))
     assert not first[0][0].observations
     assert not first[0][0].notes
+
+
+UNDEFINED = """
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd2, %rd0, %rd1;
+    mov.u32 %r4, 1;
+    {use}
+    st.global.u32 [%rd2], %r4;
+    ret;"""
+
+
+def confirmed(folder: Path, text: str, rule: str, *options: str) -> list[tuple[str, str]]:
+    """What ``tclint check`` with *options* says of the findings of a rule: how it knows, and the confirmation."""
+    path = folder / "tile.ptx"
+    path.write_text(module(kernel(text), header=HOPPER))
+    (folder / "tile.launch.toml").write_text(LAUNCH)
+    arguments = ["check", "--no-cache", "--output-format", "json", *options, str(path)]
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert result.exception is None
+    found = [f for file in json.loads(result.output)["files"] for f in file["findings"] if f["id"] == rule]
+    return [(f["method"], (f["confirmation"] or {}).get("status", "")) for f in found]
+
+
+@pytest.mark.parametrize(
+    ("use", "status"),
+    [
+        ("mov.u32 %r4, %r3;", "confirmed"),
+        ("setp.eq.u32 %p1, %r3, 7;\n    @%p1 bra LATER;\n    add.u32 %r4, %r4, 1;\nLATER:", "not-reproduced"),
+        ("setp.eq.u32 %p1, %r3, 0;\n    @%p1 bra LATER;\n    add.u32 %r4, %r4, 1;\nLATER:", "confirmed"),
+        ("setp.eq.u32 %p1, %r9, 0;\n    @%p1 mov.u32 %r4, %r3;", "not-reproduced"),
+        ("add.u32 %r4, %r3, %r9;\n    add.u32 %r4, %r4, %r5;\n    sub.u32 %r4, %r4, %r5;", "confirmed"),
+    ],
+    ids=["stored", "same path", "other path", "not reached", "one of two"],
+)
+def test_an_undefined_register_on_which_the_outcome_depends_is_confirmed(
+    tmp_path: Path, use: str, status: str
+) -> None:
+    found = confirmed(tmp_path, UNDEFINED.replace("{use}", use), "UV001", "--confirm")
+    assert [how for _, how in found][:1] == [status]
+
+
+@pytest.mark.parametrize("use", ["ld.shared.u32 %r4, [%r2+512];", "ld.shared.u32 %r4, [tile+600];"])
+def test_a_read_of_unwritten_shared_memory_on_which_the_outcome_depends_is_confirmed(
+    tmp_path: Path, use: str
+) -> None:
+    assert confirmed(tmp_path, BODY.replace("{use}", use), "UV002", "--confirm") == [
+        ("execution", "confirmed")
+    ]
+
+
+def test_a_read_that_no_check_finds_is_reported_where_it_is_executed(tmp_path: Path) -> None:
+    """The store is to an address that no check knows: it is read from memory, which holds 5."""
+    unknown = "ld.global.u32 %r6, [%rd0];\n    add.u32 %r6, %r6, %r1;\n    st.shared.u8 [%r6], %r0;\n    "
+    text = BODY.replace("{use}", unknown + "{use}")
+    read, written = (text.replace("{use}", f"ld.shared.u32 %r4, [%r2+{at}];") for at in (512, 0))
+    assert confirmed(tmp_path, read, "UV002") == []
+    assert confirmed(tmp_path, read, "UV002", "--execute") == [("execution", "confirmed")]
+    assert confirmed(tmp_path, written, "UV002", "--execute") == []
+
+
+def test_registers_are_tried_one_by_one_if_the_outcome_depends_on_some() -> None:
+    first, changed = _outcome("done", 5), _outcome("done", 6)
+    reads = [FirstRead(register, f"%r{register}", register) for register in range(20)]
+    asked: list[frozenset[int]] = []
+
+    def again(registers: frozenset[int]) -> Outcome:
+        asked.append(registers)
+        return changed if 3 in registers else first
+
+    (reader,) = first[0]
+    observe_undefined(first, reader, reads, again)
+    assert [(o.kind, o.site) for o in reader.observations] == [("undefined", 3)]
+    assert [sorted(registers) for registers in asked] == [[*range(8)], *([r] for r in range(8))]
+
+
+def test_registers_are_not_tried_where_the_repetition_ends_early() -> None:
+    first = _outcome("done", 5)
+    (reader,) = first[0]
+    observe_undefined(first, reader, [FirstRead(1, "%r1", 1)], lambda registers: _outcome("budget", 4))
+    observe_undefined(first, reader, [], lambda registers: pytest.fail("repeated"))
+    assert reader.observations == []

@@ -162,8 +162,6 @@ def test_the_rules_that_are_off_by_default_are_those_whose_pages_say_it() -> Non
             "AV003",
             "MO006",
             "TC026",
-            "UV001",
-            "UV002",
             *(id for id in rules_ if id.startswith("CO")),
         }
     )

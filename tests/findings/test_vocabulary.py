@@ -77,7 +77,7 @@ def test_help_is_in_the_words_of_the_page_or_of_the_page_that_it_names(id: str) 
 
 
 def test_every_format_that_has_help_shows_it() -> None:
-    text = NVVM + HOPPER + before_the_wait("    st.global.f32 [%rd5], %f0;", "_ZN7cutlass1kEv")
+    text = NVVM + HOPPER + before_the_wait("    st.global.f32 [%rd0], %f0;", "_ZN7cutlass1kEv")
     reports, summary = present([lint(text)], Selected())
     words = "cute::warpgroup_wait<N>()"
     written = {

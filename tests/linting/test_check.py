@@ -262,7 +262,7 @@ def test_exchanged_words_and_lines_never_raise(random: Random) -> None:
 
 
 def test_ten_thousand_nested_scopes() -> None:
-    inner = "mov.u32 %r1, %r2;\n@%p1 bra L;\n"
+    inner = "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra L;\n"
     text = hopper(kernel("{\n" * 10_000 + inner + "}\n" * 10_000 + "L: ret;"), wrong())
     report = lint(text)
     assert report.status == "analysed", messages(report)

@@ -57,7 +57,7 @@ PAIR = """
 HOPPER = """
     .shared .align 128 .b8 tile[4096];
     mov.u32 %r0, %tid.x;
-    ld.param.u64 %rd0, [pointer];
+    ld.param.u64 %rd0, [pointer]; mov.b64 %rd1, %rd0; mov.b64 %rd2, %rd0; mov.b64 %rd3, %rd0; mov.b64 %rd4, %rd0;
     wgmma.fence.sync.aligned;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 0, 1, 1, 0, 0;
     wgmma.commit_group.sync.aligned;

@@ -60,7 +60,7 @@ def before_the_wait(use: str, name: str = "k") -> str:
     """A kernel with a wgmma, committed, and *use* before it is waited for."""
     return kernel(
         f"""
-    setp.ne.b32 %p0, 0, 0;
+    setp.ne.b32 %p0, 0, 0; ld.param.u64 %rd0, [pointer]; mov.b64 %rd1, %rd0;
     wgmma.fence.sync.aligned;
     {WGMMA}
     wgmma.commit_group.sync.aligned;
