@@ -54,7 +54,7 @@ _ODD = (
 _SIZES = (256, 128, 512, 1024, 64)
 """Common sizes of one-dimensional CTAs."""
 _WARP, _TWO_WARPS = 32, 64
-MAX_MODELLED_INSTRUCTIONS = 50_000
+MAX_MODELLED_INSTRUCTIONS = 120_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
 
