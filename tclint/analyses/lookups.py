@@ -208,8 +208,8 @@ class _Search:
         threads = context_of(read.site).threads
         if not T.one_warp(storing) or not executed.certainly(read.site):
             return False
-        known = self._since.memory.placed(read, threads)
-        return not known and bool(threads & executed.takers(read.site) & ~T.whole(storing, 32))
+        unknown = self._since.memory.footprint(read, threads) is None
+        return unknown and bool(threads & executed.takers(read.site) & ~T.whole(storing, 32))
 
     def _unordered(self, store: SharedAccess, read: SharedAccess) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""

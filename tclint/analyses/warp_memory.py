@@ -92,7 +92,7 @@ class SharedByWarps(SharedMemory):
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):
                 return False
-        return self._stored()
+        return not self.unstored
 
     def _reads_unstored(self) -> bool:
         """Whether threads read a variable that only threads which the CTA does not have store before."""
@@ -118,8 +118,9 @@ class SharedByWarps(SharedMemory):
                 return True
         return False
 
-    def _stored(self) -> bool:
-        """Whether some thread stores what threads are certain to read; True if it is not known what is stored.
+    @cached_property
+    def unstored(self) -> frozenset[int]:
+        """The sites at which threads are certain to read what none of them stores; none if it is not known what is stored.
 
         What a thread may store counts as stored. Of what is read, half is enough, for an array may have a margin, but where
         all threads store and read, everything is stored.
@@ -130,26 +131,29 @@ class SharedByWarps(SharedMemory):
         partly = set[int]()
         """The bases from which not all threads store."""
         for access, threads in self._made(self.writers):
-            base, variable, touched = self._touched(access, threads)
+            base, variable, touched = self._in_all_iterations(access, threads)
             known = stored.get(base, touched)
             together = touched and known and known.union(touched)
             if access.later or together is None or variable is None:
-                return True
+                return frozenset()
             ways.setdefault(variable, set()).add(base)
             stored[base] = together
             if threads != self.model.cta or not self.executed.certainly(access.site):
                 partly.add(base)
+        if partly and not self.values.one_dimensional:
+            return frozenset()  # which of many shapes is meant, the margins of a tile do not tell
+        found = set[int]()
         for access, threads in self._made(self.sites):
             if access.writes or access.later or not self.executed.certainly(access.site):
                 continue
-            base, variable, touched = self._touched(access, threads)
+            base, variable, touched = self._in_all_iterations(access, threads)
             if touched is None or variable is None or ways.get(variable) != {base}:
                 continue
             missing = touched.without(stored[base]).bit_count()
             exact = threads == self.model.cta and base not in partly
             if missing and (exact or 2 * missing >= touched.bytes.bit_count()):
-                return False
-        return True
+                found.add(access.site)
+        return frozenset(found)
 
     def _made(self, sites: Iterable[int]) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses at *sites*, each with the threads of a CTA of this size that may make it, if there are any."""
@@ -158,7 +162,9 @@ class SharedByWarps(SharedMemory):
                 threads = self.model.views.context_of(site).threads & self.model.cta
                 yield from ((access, threads) for access in self.accesses(site) if threads)
 
-    def _touched(self, access: SharedAccess, threads: int) -> tuple[int, Variable | None, Footprint | None]:
+    def _in_all_iterations(
+        self, access: SharedAccess, threads: int
+    ) -> tuple[int, Variable | None, Footprint | None]:
         """The base of *access*, its variable if it has one, and the bytes that *threads* touch from the base on.
 
         In all iterations of the loops that :meth:`sweep` finds.

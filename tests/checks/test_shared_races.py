@@ -1116,7 +1116,7 @@ ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %
             ),
             False,
         ),
-        (tiled(before="") + "mov.u32 %r12, 0;\n" * 5000, True),
+        (tiled(before="") + "mov.u32 %r12, 0;\n" * 2000, True),
     ],
 )
 def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
