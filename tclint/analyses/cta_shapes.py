@@ -187,7 +187,7 @@ def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts of CTAs of the least usual size that the kernel may be made for, if that is more than two warps.
 
     For a kernel of which two warps have no conflict, and in which the number of threads decides no access: larger CTAs
-    have all conflicts of smaller ones. What smaller ones read although nobody stores it is all that may be new, if that
+    have all conflicts of smaller ones. What smaller ones read although no thread stores it is all that may be new, if that
     is why they are too small.
     """
     smaller, new, known = 0, frozenset[int](), True

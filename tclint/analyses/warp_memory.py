@@ -141,7 +141,7 @@ class SharedByWarps(SharedMemory):
             if threads != self.model.cta or not self.executed.certainly(access.site):
                 partly.add(base)
         if partly and not self.values.one_dimensional:
-            return frozenset()  # which of many shapes is meant, the margins of a tile do not tell
+            return frozenset()  # a tile may have margins in every shape
         found = set[int]()
         for access, threads in self._made(self.sites):
             if access.writes or access.later or not self.executed.certainly(access.site):
