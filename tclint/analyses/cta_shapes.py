@@ -185,16 +185,23 @@ def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts of CTAs of the least usual size that the kernel may be made for, if that is more than two warps.
 
     For a kernel of which two warps have no conflict, and in which the number of threads decides no access: larger CTAs
-    have all conflicts of smaller ones.
+    have all conflicts of smaller ones. What smaller ones read although no thread stores it is all that may be new, if that
+    is why they are too small.
     """
-    smaller = 0
+    smaller, new, known = 0, frozenset[int](), True
     for size in sorted(_SIZES):
         bounded = model.bounded(size)
-        if bounded.fact(SharedByBound).fits:
-            met = search(bounded, None) if smaller else ()
+        memory = bounded.fact(SharedByBound)
+        if memory.fits:
+            met = search(bounded, _with_one_of(new) if known else None) if smaller else ()
             return [ShapedConflict(bounded, each, _more_than(smaller)) for each in met]
-        smaller = size
+        smaller, new, known = size, new | memory.unstored, known and bool(memory.unstored)
     return []
+
+
+def _with_one_of(sites: frozenset[int]) -> Pairs:
+    """Whether one of two accesses is at one of *sites*."""
+    return lambda a, b: a.site in sites or b.site in sites
 
 
 def _blocks(model: KernelModel, meeting: Conflict) -> set[tuple[bool, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
@@ -165,11 +165,32 @@ class ExecutionGuarantee:
             self._users[site] = used if needed else 0
         return self._users[site]
 
+    def takers_by_input(self, site: int) -> int:
+        """The threads of the warps that use the value loaded at *site* if what is in global memory selects them.
+
+        For a load of which :meth:`takers` are none; 0 if something else decides that, too.
+        """
+        found = 0
+        for user, guard_depends in self.model.transitive_users(site):
+            threads = self.model.views.context_of(user).threads
+            if all(
+                self.accepts(threads, p, truth) or self._read_from_input(p)
+                for p, truth in self._selecting(user, guarded=not guard_depends)
+            ):
+                found |= threads
+        return T.whole(found, 32)
+
     def _data_dependent(self, site: int, guarded: bool) -> bool:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         threads = self.model.views.context_of(site).threads
-        required = self._required(site) if guarded else self._entering(self.model.cfg.block_of[site])
-        return any(not self.accepts(threads, p, truth) and self._loaded(p) for p, truth in required)
+        return any(
+            not self.accepts(threads, p, truth) and self._loaded(p)
+            for p, truth in self._selecting(site, guarded)
+        )
+
+    def _selecting(self, site: int, guarded: bool) -> Iterable[tuple[int, bool]]:
+        """The predicates that decide whether *site* is reached or, if *guarded*, executed."""
+        return self._required(site) if guarded else self._entering(self.model.cfg.block_of[site])
 
     def _loaded(self, p: int) -> bool:
         """Whether *p* is computed from data that the text does not determine."""

@@ -9,7 +9,9 @@ to bytes of its own. Without a barrier between the two, that is a race, wherever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import combinations
+from operator import or_
 
 from tclint.analyses.data_indices import from_outside
 from tclint.analyses.execution import ExecutionGuarantee
@@ -19,7 +21,7 @@ from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.role_paths import dominated_by, follow_first
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.analyses.since_barrier import WritesSince
-from tclint.analyses.warp_memory import has_warps, plain
+from tclint.analyses.warp_memory import may_be_one_warp, plain
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
 from tclint.values import UniformityScope
@@ -72,7 +74,7 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
 
     Of several reads of one variable, those that another one dominates are left out.
     """
-    if not has_warps(model):
+    if may_be_one_warp(model):
         return
     search, cfg = _Search(model), model.cfg
     found: dict[Variable, list[int]] = {}
@@ -139,10 +141,12 @@ class _Search:
         if searches.spent:
             self.model.ledger.give_up(OVERLAP, read.site, searches.spent)
             return None
-        if not stores or not self._by_all_warps(read):
+        if not stores:
+            return None
+        before = [store for store in stores if self.model.reaches(store.site, read.site)]
+        if not (self._by_all_warps(read) or self._by_others(read, before)):
             return None
         searches.count(len(stores))
-        before = [store for store in stores if self.model.reaches(store.site, read.site)]
         if not all(map(self._of_one_warp, before)):
             return None
         early = True
@@ -193,6 +197,19 @@ class _Search:
                 takers |= model.views.context_of(user).threads
         threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
         return threads != 0 and not T.one_warp(threads)
+
+    def _by_others(self, read: SharedAccess, before: Sequence[SharedAccess]) -> bool:
+        """Whether another warp than the one that makes all stores *before* is certain to execute *read*, and uses its result.
+
+        Not if it is known where *read* goes: then its bytes are compared.
+        """
+        context_of, executed = self.model.views.context_of, self._since.executed
+        storing = reduce(or_, (context_of(store.site).threads for store in before), 0)
+        threads = context_of(read.site).threads
+        if not T.one_warp(storing) or not executed.certainly(read.site):
+            return False
+        unknown = self._since.memory.footprint(read, threads) is None
+        return unknown and bool(threads & executed.takers(read.site) & ~T.whole(storing, 32))
 
     def _unordered(self, store: SharedAccess, read: SharedAccess) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""

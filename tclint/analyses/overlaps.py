@@ -44,7 +44,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 
-__all__ = ["OVERLAP", "Conflict", "FollowedOperations", "OverlapSearch", "Route"]
+__all__ = ["OVERLAP", "Conflict", "FollowedOperations", "OverlapSearch", "Resolve", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""

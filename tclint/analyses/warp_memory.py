@@ -5,12 +5,14 @@ Whether the threads access them at the same time is asked elsewhere (:mod:`.sinc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, reduce
 from math import gcd, prod
 from operator import or_
 
 from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Special, Variable
@@ -23,7 +25,12 @@ from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 
-__all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain"]
+__all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain", "volatile"]
+
+Steps = tuple[tuple[int, int], ...]
+"""The strides and trip counts of loops."""
+Swept = tuple[SharedAccess, Steps]
+"""An access in the first iteration of loops, and these."""
 
 
 class SharedByWarps(SharedMemory):
@@ -41,6 +48,7 @@ class SharedByWarps(SharedMemory):
         self.model = model
         self.executed = model.fact(self.guarantee)
         self._counts: dict[SharedAccess, bool] = {}
+        self._by_input: dict[SharedAccess, bool] = {}
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
 
     def certain_threads(self, threads: int, beside: int = 0) -> int:
@@ -81,12 +89,10 @@ class SharedByWarps(SharedMemory):
         """
         if self._reads_unstored():
             return False
-        accesses = list[SharedAccess]()
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):
                 return False
-            accesses.append(access)
-        return self._stored(accesses)
+        return not self.unstored
 
     def _reads_unstored(self) -> bool:
         """Whether threads read a variable that only threads which the CTA does not have store before."""
@@ -112,18 +118,92 @@ class SharedByWarps(SharedMemory):
                 return True
         return False
 
-    def _stored(self, accesses: list[SharedAccess]) -> bool:
-        """Whether what all threads read is stored; True if some stores are not by all threads."""
-        if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
-            return True
-        stored = self.combined_footprints((a for a in accesses if a.writes), self.model.cta)
-        for base, here in self.combined_footprints(
-            (a for a in accesses if not a.writes), self.model.cta
-        ).items():
-            there = stored.get(base)
-            if here is not None and there is not None and there.union(here) != there:
-                return False
-        return True
+    @cached_property
+    def unstored(self) -> frozenset[int]:
+        """The sites at which threads are certain to read what none of them stores; none if it is not known what is stored.
+
+        What a thread may store counts as stored. Of what is read, half is enough, for an array may have a margin, but where
+        all threads store and read, everything is stored.
+        """
+        stored: dict[int, Footprint] = {}
+        ways: dict[Variable, set[int]] = {}
+        """Variable -> the bases by which it is stored to."""
+        partly = set[int]()
+        """The bases from which not all threads store."""
+        for access, threads in self._made(self.writers):
+            base, variable, touched = self._in_all_iterations(access, threads)
+            known = stored.get(base, touched)
+            together = touched and known and known.union(touched)
+            if access.later or together is None or variable is None:
+                return frozenset()
+            ways.setdefault(variable, set()).add(base)
+            stored[base] = together
+            if threads != self.model.cta or not self.executed.certainly(access.site):
+                partly.add(base)
+        if partly and not self.values.one_dimensional:
+            return frozenset()  # a tile may have margins in every shape
+        found = set[int]()
+        for access, threads in self._made(self.sites):
+            if access.writes or access.later or not self.executed.certainly(access.site):
+                continue
+            base, variable, touched = self._in_all_iterations(access, threads)
+            if touched is None or variable is None or ways.get(variable) != {base}:
+                continue
+            missing = touched.without(stored[base]).bit_count()
+            exact = threads == self.model.cta and base not in partly
+            if missing and (exact or 2 * missing >= touched.bytes.bit_count()):
+                found.add(access.site)
+        return frozenset(found)
+
+    def _made(self, sites: Iterable[int]) -> Iterator[tuple[SharedAccess, int]]:
+        """The accesses at *sites*, each with the threads of a CTA of this size that may make it, if there are any."""
+        for site in sites:
+            if self.model.cfg.block_of[site] in self.model.cfg.rank:
+                threads = self.model.views.context_of(site).threads & self.model.cta
+                yield from ((access, threads) for access in self.accesses(site) if threads)
+
+    def _in_all_iterations(
+        self, access: SharedAccess, threads: int
+    ) -> tuple[int, Variable | None, Footprint | None]:
+        """The base of *access*, its variable if it has one, and the bytes that *threads* touch from the base on.
+
+        In all iterations of the loops that :meth:`sweep` finds.
+        """
+        first, steps = self.sweep(access)
+        base, touched = self.addresses.form(first.address).base, self._footprint_of(first, threads)
+        found = set(filter(None, map(self.values.variable, (t for t, _ in self.values.linear(base)[0]))))
+        return base, found.pop() if len(found) == 1 else None, touched and swept(touched, steps)
+
+    def sweep(self, access: SharedAccess, ends: Collection[int] = ()) -> Swept:
+        """*access* in the first iteration of the loops that advance its address by a constant, and these loops.
+
+        A loop is left out if it does not iterate as often in all threads, if it contains one of the instructions *ends*, or
+        if *access* is not made in every iteration. None counts if one of them changes the address in another way, too.
+        """
+        values, cfg = self.values, self.model.cfg
+        address, block, inside = access.address, cfg.block_of[access.site], set[int]()
+        strides, counts = Counter[int](), dict[int, int]()
+        for term, factor in values.linear(access.address)[0]:
+            counter = values.induction(term) if values.is_phi(term) else None
+            if counter is None:
+                continue
+            (start, stride, modulus), head = counter, values.phi(term).block
+            count = None if modulus is not None else values.exact_trip_count(head)
+            if (
+                count is None
+                or block not in cfg.loops[head]
+                or not cfg.dominates(block, cfg.leaving[head][0].source)
+                or not cfg.loops[head].isdisjoint(map(cfg.block_of.__getitem__, ends))
+            ):
+                continue
+            address = values.add(address, values.times(values.add(start, values.times(term, -1)), factor))
+            strides[head] += stride * factor
+            counts[head] = count
+            inside |= cfg.loops[head]
+        changing = (at if kind == "block" else cfg.block_of[at] for kind, at in values.varying_at(address))
+        if inside.intersection(changing):
+            return access, ()
+        return access._replace(address=address), tuple((strides[head], n) for head, n in counts.items())
 
     def _distinct(self, address: int) -> bool:
         """Whether threads at different positions have different values of *address*, if it is a sum of positions."""
@@ -177,14 +257,27 @@ class SharedByWarps(SharedMemory):
 
     def across(self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
-        if not self.overlap(a, b, threads_a, threads_b):
-            return False
-        first = self.warps(a, self.certain_threads(threads_a, threads_b))
-        second = self.warps(b, self.certain_threads(threads_b, threads_a))
+        return self.overlap(a, b, threads_a, threads_b) and self._meet((a, ()), (b, ()), threads_a, threads_b)
+
+    def across_iterations(self, a: Swept, b: Swept, threads_a: int, threads_b: int) -> bool:
+        """:meth:`across`, in some of the iterations of each access."""
+        base, other = (self.addresses.form(access.address).base for access, _ in (a, b))
+        shared = base == other and self.values.uniformity(base) <= self.scope
+        return shared and self._meet(a, b, threads_a, threads_b)
+
+    def _meet(self, a: Swept, b: Swept, threads_a: int, threads_b: int) -> bool:
+        """Whether bytes of two accesses with the same base are the same in different warps."""
+        first = self.warps(a[0], self.certain_threads(threads_a, threads_b))
+        second = self.warps(b[0], self.certain_threads(threads_b, threads_a))
         form = self.addresses.form
-        distance = form(b.address).offset - form(a.address).offset
-        moved = [(j, two.moved(distance)) for j, two in second]
-        return any(self.shares(k, j) and one.overlaps(two) for k, one in first for j, two in moved)
+        distance = form(b[0].address).offset - form(a[0].address).offset
+        here = [(k, swept(one, a[1])) for k, one in first]
+        there = [(j, swept(two.moved(distance), b[1])) for j, two in second]
+        return any(
+            self.shares(k, j) and one is not None and two is not None and one.overlaps(two)
+            for k, one in here
+            for j, two in there
+        )
 
     @staticmethod
     def shares(first: int, other: int) -> bool:
@@ -255,29 +348,53 @@ class SharedByWarps(SharedMemory):
         )
 
     def counts(self, access: SharedAccess) -> bool:
-        """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
+        """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain, volatile or atomic.
 
         That several threads may execute an atomic operation at the same time is what it is for, so data may select them.
-        The input may select those that set a flag, in a race with what others execute in any case.
+        What is volatile may be a flag that warps poll, unless each thread has an element of its own.
+        The input may select those that set or test a flag, in a race with what others execute in any case.
         """
         if access not in self._counts:
             model, site = self.model, access.site
             self._counts[access] = (
                 self.executed.certainly(site) or self.by_input(access)
                 if plain(model, site)
+                else self._exchanges(access)
+                if volatile(model, site)
                 else atomic(model, site) and self.executed.by_data(site)
             ) and self.placed(access, model.views.context_of(site).threads)
         return self._counts[access]
 
-    def by_input(self, access: SharedAccess) -> bool:
-        """Whether it is a plain write of the same bytes by whichever threads the input of the kernel selects."""
+    def _exchanges(self, access: SharedAccess) -> bool:
+        """Whether all threads that may make a volatile *access* do, each to an element of its own, and none waits for it."""
         return (
-            access.writes
-            and access.site in self.sites
-            and plain(self.model, access.site)
-            and self.values.uniformity(access.address) <= UniformityScope.CTA
-            and self.executed.by_input(access.site)
+            self.executed.certainly(access.site)
+            and self.values.uniformity(access.address) > UniformityScope.WARP
+            and access.site not in self.model.fact(HappensBefore).points.spin_loads
         )
+
+    def by_input(self, access: SharedAccess) -> bool:
+        """Whether it is a plain access to the same bytes by whichever threads the input of the kernel selects."""
+        if access not in self._by_input:
+            site, executed = access.site, self.executed
+            self._by_input[access] = (
+                site in self.sites
+                and plain(self.model, site)
+                and self.values.uniformity(access.address) <= UniformityScope.CTA
+                and (
+                    executed.by_input(site)
+                    if access.writes
+                    else not executed.takers(site) and executed.takers_by_input(site) != 0
+                )
+            )
+        return self._by_input[access]
+
+    def users(self, access: SharedAccess) -> int:
+        """The threads in whose warps an access matters: all for a store, those that use its result for a load."""
+        if access.writes:
+            return T.full(self.values.threads)
+        takers = self.executed.takers(access.site)
+        return takers or (self.executed.takers_by_input(access.site) if self.by_input(access) else 0)
 
 
 class SharedByBound(SharedByWarps):
@@ -286,6 +403,17 @@ class SharedByBound(SharedByWarps):
     def certain_threads(self, threads: int, beside: int = 0) -> int:
         bounded = self.function.most_threads is not None
         return threads & self.room if bounded else super().certain_threads(threads, beside)
+
+
+def swept(touched: Footprint, steps: Steps) -> Footprint | None:
+    """What *touched* is of, in all iterations of loops of these strides and trip counts; None if that is too far apart."""
+    found: Footprint | None = touched
+    for stride, count in steps:
+        done = 1
+        while found is not None and done < count:  # as many iterations again, or the rest
+            more = min(done, count - done)
+            found, done = found.union(found.moved(stride * more)), done + more
+    return found
 
 
 def has_warps(model: KernelModel) -> bool:
@@ -320,6 +448,12 @@ def plain(model: KernelModel, site: int) -> bool:
     return match.own_shared or not any(
         may_leave(model.values, access.address) for access in model.shared.accesses(site)
     )
+
+
+def volatile(model: KernelModel, site: int) -> bool:
+    """Whether an access to shared memory is volatile, which orders nothing, and to the memory of this CTA."""
+    match = model.shared.sites[site]
+    return match.order is Order.VOLATILE and match.space.startswith(".shared") and match.own_shared
 
 
 def atomic(model: KernelModel, site: int) -> bool:

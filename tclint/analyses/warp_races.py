@@ -15,7 +15,7 @@ from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, Shared
 from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import lookups
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Resolve, Route
 from tclint.analyses.parted_threads import parted_accesses
 from tclint.analyses.plausibility import (
     NO_DOUBT,
@@ -27,7 +27,7 @@ from tclint.analyses.plausibility import (
 )
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import same_value, stored_by_all, written_back
-from tclint.analyses.warp_memory import atomic, may_be_one_warp
+from tclint.analyses.warp_memory import Swept, atomic, may_be_one_warp, volatile
 from tclint.dataflow import Path
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import Barrier
@@ -110,14 +110,14 @@ def _races(
 ) -> bool:
     """True if two warps provably access the same bytes, and one of them takes the path."""
     memory = since.memory
-    executed, full = memory.executed, T.full(model.values.threads)
+    executed = memory.executed
     if isinstance(memory, SharedByData) and (first.site in memory.indexed) is (second.site in memory.indexed):
         return False
     here, there = (
-        executed.along(access.site, resolve) & (full if access.writes else executed.takers(access.site))
+        executed.along(access.site, resolve) & memory.users(access)
         for access, resolve in ((first, route.before), (second, route.after))
     )
-    if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
+    if not (here and there) or _by_atomics(model, first.site, second.site):
         return False
     if second.later and not _holds_data(model, first):
         return False
@@ -128,7 +128,32 @@ def _races(
     if second.writes and not atomic(model, second.site):
         there &= ~(same_value if first.writes else written_back)(memory, first, second, route)
     path = since.by_warps(first.site, second.site, route.path)
-    return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+    pairs = unordered_threads(here, there, path)
+    if any(memory.across(first, second, *pair) for pair in pairs):
+        return True
+    if first.writes and second.writes:
+        return False  # which values are stored is known for one iteration
+    one, two = (
+        _in_all_iterations(since, access, resolve)
+        for access, resolve in ((first, route.before), (second, route.after))
+    )
+    return bool(one[1] or two[1]) and any(memory.across_iterations(one, two, *pair) for pair in pairs)
+
+
+def _by_atomics(model: KernelModel, first: int, second: int) -> bool:
+    """Whether one of two accesses is atomic, and the other one is, or is volatile."""
+    one, two = atomic(model, first), atomic(model, second)
+    return (one or two) and all(atom or volatile(model, i) for atom, i in ((one, first), (two, second)))
+
+
+def _in_all_iterations(since: SinceBarrier, access: SharedAccess, resolve: Resolve) -> Swept:
+    """*access*, of a path, in all iterations of the loops without synchronisation that advance its address."""
+    memory = since.memory
+    for own in memory.accesses(access.site) if memory.executed.certainly(access.site) else ():
+        if own._replace(address=access.address) == access:
+            first, steps = memory.sweep(own, since.ends)
+            return (memory.along(first, resolve), steps) if steps else (access, ())
+    return access, ()
 
 
 def _holds_data(model: KernelModel, read: SharedAccess) -> bool:

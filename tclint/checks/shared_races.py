@@ -26,7 +26,7 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.lookups import Lookup
 from tclint.analyses.model import KernelModel
-from tclint.analyses.warp_memory import atomic
+from tclint.analyses.warp_memory import atomic, volatile
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._causes import by_place
@@ -92,7 +92,7 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
     )
     why = "may still be writing" if first.writes else "may still be reading"
     sites = first.site, second.site
-    contended = any(atomic(model, site) for site in sites)
+    contended = any(atomic(model, site) or volatile(model, site) for site in sites)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
     selected = any(map(shaped.fact(SharedByData).by_input, (first, second)))
     data = ", if the data select the same element" * indexed or (

@@ -195,7 +195,7 @@ class Values:
         """The least and the greatest value as a signed number; None: unknown."""
         self.known_bits = bounds.known_bits
         """The bits known to be 0, and those known to be 1."""
-        self.trip_count = bounds.trip_count
+        self.trip_count, self.exact_trip_count = bounds.trip_count, bounds.exact_trip_count
         """An upper bound of the trip count of a loop; None: unknown."""
 
     def _ask_paths(self, lifetimes: Lifetimes, loops: LoopFacts, conditions: Conditions) -> None:

@@ -92,6 +92,11 @@ class Footprint(NamedTuple):
     def moved(self, by: int) -> Footprint:
         return Footprint(self.low + by, self.bytes)
 
+    def without(self, other: Footprint) -> int:
+        """The bytes that *other* does not have, one bit for each from :attr:`low` on."""
+        distance = other.low - self.low
+        return self.bytes & ~(other.bytes << distance if distance >= 0 else other.bytes >> -distance)
+
     def overlaps(self, other: Footprint) -> bool:
         distance = other.low - self.low
         if distance >= 0:

@@ -7,6 +7,7 @@ tests around the loop suggest is kept if it is inductive: every argument stays w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -78,6 +79,32 @@ class _Choice(NamedTuple):
     arm: int
     tested: _Tested | None
     """What its condition says of it; None if nothing."""
+
+
+class _CounterTest(NamedTuple):
+    """A test of a loop counter: the loop iterates once more if it is *truth*."""
+
+    relation: str
+    truth: bool
+    below: bool
+    """Whether the counter is the left side."""
+    start: Value
+    stride: int
+    limit: int
+    """What the counter is compared with."""
+    end: int
+    """The constant in the test: the limit, and what is added to the counter."""
+
+    def taken_from(self, first: int) -> int | None:
+        """How often in succession the test succeeds if the counter starts at *first*; None if it is not known."""
+        distance, stride = self.limit - first, self.stride
+        if self.relation == "eq" and not self.truth:
+            return distance // stride if distance % stride == 0 and distance // stride >= 0 else None
+        counted = self.relation == "lt" and self.truth is self.below and stride > 0
+        if not counted or not 0 <= self.end - distance <= self.end < 1 << 31:
+            return None
+        # Up to and including the limit, or only below it.
+        return distance // stride + 1 if not self.truth else -(-distance // stride)
 
 
 class Bounds:
@@ -308,17 +335,50 @@ class Bounds:
     def trip_count(self, head: int) -> int | None:
         """An upper bound of the trip count of the loop with header *head*; None if unknown.
 
-        It is known if every back edge tests a counter that starts at a constant.
+        It is known if every back edge tests a counter that starts at a constant, or if a branch in every iteration does.
         """
         if head not in self._trip_counts:
             self._trip_counts[head] = None  # the answer to a recursive question of a test in the loop
-            taken = [self._iterations_before(edge, head) for edge in self.cfg.back_edges.get(head, ())]
+            edges = self.cfg.back_edges.get(head, ())
+            if any(edge.predicate < 0 for edge in edges):
+                edges = list(self._staying(head))[:1]
+            taken = [self._iterations_before(edge, head) for edge in edges]
             known = [n for n in taken if n is not None]
             self._trip_counts[head] = max(known) + 1 if known and len(known) == len(taken) else None
         return self._trip_counts[head]
 
+    def _staying(self, head: int) -> Iterator[Edge]:
+        """The edges within a loop from branches that every iteration passes, and that may leave the loop."""
+        loop, latches = self.cfg.loops[head], [edge.source for edge in self.cfg.back_edges[head]]
+        for edge in self.cfg.leaving[head]:
+            if all(self.cfg.dominates(edge.source, latch) for latch in latches):
+                yield from (e for e in self.cfg.successors[edge.source] if e.target in loop)
+
+    def exact_trip_count(self, head: int) -> int | None:
+        """The trip count of the loop with header *head* wherever its counter starts; None if it varies, or is unknown.
+
+        It is known if one edge leaves the loop, and one repeats it.
+        """
+        repeating = self.cfg.back_edges.get(head, ())
+        if len(repeating) != 1 or len(self.cfg.leaving[head]) != 1:
+            return None
+        edges = repeating if repeating[0].predicate >= 0 else list(self._staying(head))
+        test = self._counted_by(edges[0], head) if edges else None
+        starts = None if test is None else self.interval(test.start)
+        if test is None or starts is None:
+            return None
+        taken = {test.taken_from(start) for start in starts}
+        count = taken.pop() if len(taken) == 1 else None
+        return None if count is None else count + 1
+
     def _iterations_before(self, edge: Edge, head: int) -> int | None:
         """How often in succession a back edge is taken, if it tests a counter that starts at a constant; else None."""
+        test = self._counted_by(edge, head)
+        first = None if test is None else self.table.constant_of(test.start)
+        return None if test is None or first is None else test.taken_from(first)
+
+    def _counted_by(self, edge: Edge, head: int) -> _CounterTest | None:
+        """The test of a counter of the loop with header *head* on which an edge is taken; None if it is another one."""
         if edge.predicate < 0:
             return None
         test, truth = (
@@ -329,23 +389,16 @@ class Bounds:
             test, truth = self.table.node(test.operand), not truth
         if type(test) is not Compare:
             return None
-        relation, below = test.relation, self.table.constant_of(test.left) is None
+        below = self.table.constant_of(test.left) is None
         tested, limit = (test.left, test.right) if below else (test.right, test.left)
         end, (terms, ahead) = self.table.constant_of(limit), self.table.linear(tested)
         counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
         if end is None or counter < 0 or not self._is_carried_by(counter, head):
             return None
         start, stride, modulus = self.counters.induction(counter) or (-1, 0, None)
-        first = self.table.constant_of(start) if start >= 0 else None
-        if first is None or not stride or modulus is not None:
+        if start < 0 or not stride or modulus is not None:
             return None
-        distance = end - first - ahead
-        if relation == "eq" and not truth:
-            return distance // stride if distance % stride == 0 and distance // stride >= 0 else None
-        if relation != "lt" or truth is not below or stride < 0 or not 0 <= first + ahead <= end < 1 << 31:
-            return None
-        # Up to and including the limit, or only below it.
-        return distance // stride + 1 if not truth else -(-distance // stride)
+        return _CounterTest(test.relation, truth, below, start, stride, end - ahead, end)
 
     def _is_carried_by(self, value: Value, head: int) -> bool:
         """Whether *value* is a phi of the loop with header *head*."""

@@ -38,6 +38,11 @@ def test_textbook_mistakes() -> None:
     assert racy("textbook.bad.ptx") >= TEXTBOOK
 
 
+def test_deleted_barriers() -> None:
+    kernels = set(re.findall(r"^KERNEL (\w+)", (FOLDER / "deleted.cu").read_text(), re.MULTILINE))
+    assert racy("deleted.bad.ptx") == kernels
+
+
 @pytest.mark.parametrize("bound", ["", "bound."])
 def test_exchanges_without_a_barrier(bound: str) -> None:
     kernels = set(re.findall(r"^KERNEL\(\d+\) (\w+)", (FOLDER / "exchanges.cu").read_text(), re.MULTILINE))
@@ -45,7 +50,14 @@ def test_exchanges_without_a_barrier(bound: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["textbook.fixed.ptx", "exchanges.fixed.ptx", "exchanges.bound.fixed.ptx", "apart.ptx"]
+    "name",
+    [
+        "textbook.fixed.ptx",
+        "exchanges.fixed.ptx",
+        "exchanges.bound.fixed.ptx",
+        "deleted.fixed.ptx",
+        "apart.ptx",
+    ],
 )
 def test_what_is_correct(name: str) -> None:
     """The last steps of a sum read and write the elements of other lanes in one step, which is a note."""

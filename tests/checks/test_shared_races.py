@@ -203,7 +203,7 @@ def test_a_size_of_the_cta_without_the_race_leaves_it_unreported() -> None:
         f"{WRITE}\nbar.red.popc.u32 %r7, 0, %p0;\n{READ}",
         f"@%p0 {WRITE}\nld.shared.u32 %r6, [%r3];",  # its own word
         f"{WRITE}\nld.shared.u32 %r6, [%r3+512];",
-        f"{WRITE}\nld.volatile.shared.u32 %r6, [%r5];",
+        "st.volatile.shared.u32 [tile], %r0;\nld.volatile.shared.u32 %r6, [tile];",  # a flag
         f"atom.shared.add.u32 %r6, [%r5], 1;\n{WRITE.replace('st', 'st.volatile')}",
         "st.shared.u32 [tile], 0;\nst.shared.u32 [tile], 0;",
         f"ld.shared.u32 %r7, [tile+4096];\nadd.u32 %r7, %r7, %r5;\n{WRITE}\nld.shared.u32 %r6, [%r7];",
@@ -212,6 +212,64 @@ def test_a_size_of_the_cta_without_the_race_leaves_it_unreported() -> None:
 )
 def test_ordered_or_not_known(body: str) -> None:
     assert not found(body)
+
+
+@pytest.mark.parametrize("between", ["", "bar.warp.sync -1;", "bar.sync 0;"])
+def test_volatile_reads(between: str) -> None:
+    """They are ordered no more than others after what is stored: the last steps of a sum, by one warp."""
+    reported = [
+        c
+        for rule, c, _ in found(f"{WRITE}\n{between}\n{READ.replace('ld', 'ld.volatile')}")
+        if rule == "SM001"
+    ]
+    assert reported == [Confidence.MEDIUM] * (between != "bar.sync 0;")
+
+
+BY_ONE = """
+    {write}
+    @!%p0 bra done;
+    mov.u32 %r6, 0;
+    mov.u32 %r7, 0;
+    mov.u32 %r8, tile;
+    mov.u32 %r10, tile;
+sum:
+    {load}
+    add.u32 %r6, %r6, %r11;
+    add.u32 %r7, %r7, 1;
+    add.u32 %r8, %r8, 4;
+    sub.u32 %r10, %r10, 4;
+    setp.lt.u32 %p4, %r7, {count};
+    @%p4 bra sum;
+done:
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "count", "races"),
+    [
+        ("ld.shared.u32 %r11, [%r8];", 33, 1),
+        ("ld.shared.u32 %r11, [%r8];", 32, 0),  # what its own warp has stored
+        ("shl.b32 %r12, %r7, 2;\nadd.u32 %r12, %r1, %r12;\nld.shared.u32 %r11, [%r12];", 33, 1),
+        ("ld.shared.u32 %r11, [%r8];", "%r9", 0),  # as many elements as the launch says
+        ("ld.shared.u32 %r11, [%r8];\nbar.warp.sync 1;", 64, 1),
+        ("ld.shared.u32 %r11, [%r8];\nmbarrier.arrive.shared.b64 _, [full];", 64, 0),
+        ("@%p3 ld.shared.u32 %r11, [%r8];", 64, 1),  # a condition that is the same in all threads
+        ("setp.eq.u32 %p5, %r6, 7;\n@%p5 bra skip;\nld.shared.u32 %r11, [%r8];\nskip:", 64, 0),
+        # Two counters of one loop, and one that a division follows: the address stays in the first warp.
+        ("add.u32 %r12, %r8, %r10;\nsub.u32 %r12, %r12, %r1;\nld.shared.u32 %r11, [%r12];", 64, 0),
+        (
+            "div.u32 %r12, %r7, 2;\nmul.lo.u32 %r12, %r12, 8;\nsub.u32 %r12, %r8, %r12;\nld.shared.u32 %r11, [%r12];",
+            64,
+            0,
+        ),
+    ],
+)
+def test_one_thread_reads_what_others_have_stored(load: str, count: int | str, races: int) -> None:
+    """In some iteration of a loop without a barrier it reads what another warp has stored."""
+    reported = [f for f in found(BY_ONE.format(write=WRITE, load=load, count=count)) if f[0] == "SM001"]
+    assert len(reported) == races
+    ordered = BY_ONE.format(write=f"{WRITE}\nbar.sync 0;", load=load, count=count)
+    assert not [f for f in found(ordered) if f[0] == "SM001"]
 
 
 HALVES = "setp.lt.u32 %p4, %r0, 64;\nshr.u32 %r7, %r0, 6;\nadd.u32 %r7, %r7, 1;"

@@ -1156,6 +1156,44 @@ def test_trip_counts_tested_on_every_back_edge(body: str, rounds: int | None) ->
     assert m.values.trip_count(m.values.phi(value(m, "%r1", "loop")).block) == rounds
 
 
+@pytest.mark.parametrize(
+    ("first", "limit", "most", "exact"),
+    [
+        ("0", 160, 5, 5),
+        ("%tid.x", 512, None, 16),
+        ("%tid.x", 514, None, None),  # two threads have one iteration more
+        ("%r9", 160, None, None),
+    ],
+)
+@pytest.mark.parametrize("left", ["at the end", "in the middle"])
+def test_trip_counts_that_all_threads_have(
+    first: str, limit: int, most: int | None, exact: int | None, left: str
+) -> None:
+    """A loop may be left where it is repeated, or before; a thread that strides to a limit starts at its index."""
+    test = f"add.s32 %r2, %r1, 32;\nsetp.ge.s32 %p1, %r2, {limit};"
+    rest = (
+        "@!%p1 bra loop;"
+        if left == "at the end"
+        else "@%p1 bra left;\nst.shared.u32 [%r5], %r2;\nbra loop;\nleft:"
+    )
+    m = of(
+        f"mov.u32 %r1, {first};\nloop:\n{test}\nmov.u32 %r3, %r1;\nmov.u32 %r1, %r2;\n{rest}",
+        directives=".reqntid 8",
+    )
+    head = m.values.phi(value(m, "%r1", "loop")).block
+    assert m.values.trip_count(head) == most
+    assert m.values.exact_trip_count(head) == exact
+
+
+def test_a_loop_with_two_ends_has_no_exact_trip_count() -> None:
+    m = of(
+        "mov.u32 %r1, 0;\nloop:\n@%p2 bra left;\nadd.s32 %r1, %r1, 1;\nsetp.lt.s32 %p1, %r1, 4;\n@%p1 bra loop;\nleft:"
+    )
+    head = m.values.phi(value(m, "%r1", "loop")).block
+    assert m.values.trip_count(head) == 4
+    assert m.values.exact_trip_count(head) is None
+
+
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
     m = of(RING.format(start=0, test="setp.eq.s32 %p1, %r8, 10; selp.b32 %r1, 0, %r2, %p1;"))
     phi = value(m, "%r1", "loop")
