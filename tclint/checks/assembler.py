@@ -17,7 +17,6 @@ from tclint.ir.kept_answers import KeptAnswers
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
-from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
@@ -167,16 +166,16 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], i
     """(opcode, what is wrong, whether ptxas accepts it) and the instruction, for each immediate outside the range of its
     operand."""
     for use in function.uses:
-        for at, ranges, passed, name in () if use.match is None or use.match.problem else _limits(use.match):
+        match = use.match
+        for at, name, spec in () if match is None or match.problem else match.limited:
             for i in use.sites:
                 operand = function.instructions[i].operands[at]
                 if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                     break  # at all sites of a use this operand has the same kind
-                # A constant has 64 bits (4.5.1), so that 0xFFFFFFFFFFFFFFFF is -1.
-                values = {operand.value, operand.value - (operand.value >> 63 << 64)}
-                if not any(value in r for value in values for r in ranges):
-                    problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
-                    yield (use.opcode, problem, any(operand.value in r for r in passed)), i
+                if match is not None and spec.immediates is not None and not spec.allows(operand.value):
+                    words = match.form.operand_words(name, at)
+                    problem = f"{words} is {operand.value}, but must be {in_words(spec.immediates)}"
+                    yield (use.opcode, problem, any(operand.value in r for r in spec.passed)), i
 
 
 def _meant(
@@ -206,11 +205,3 @@ def _meant(
     else:
         return refused.help, ()
     return hint, (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
-
-
-def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range, ...], str]]:
-    """Position, ranges, other values that ptxas accepts, and name of each operand whose immediates are limited."""
-    for name, at in match.named.items():
-        spec = match.form.operands.get(name)
-        if spec is not None and spec.immediates is not None:
-            yield at, spec.immediates, spec.passed, name

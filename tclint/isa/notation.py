@@ -139,6 +139,10 @@ class Syntax:
         stem = zip(modifiers, self.slots[: self.stem], strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] in pair[1].spellings, stem))
 
+    def short_name(self, modifiers: tuple[str, ...]) -> str:
+        """The words of an opcode with *modifiers* that name the instruction: ``cp.async.bulk``."""
+        return "".join((self.root, *modifiers[: self.named(modifiers)]))
+
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""
         taken = self._fill(modifiers, whole=True)

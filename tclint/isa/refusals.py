@@ -157,7 +157,7 @@ class _Line:
     @property
     def stem(self) -> str:
         """The words of the opcode that name the instruction: ``cp.async.bulk``."""
-        return "".join((self.syntax.root, *self.modifiers[: self.syntax.named(self.modifiers)]))
+        return self.syntax.short_name(self.modifiers)
 
     @property
     def opcode(self) -> str:

@@ -398,7 +398,7 @@ def test_a_newer_version_is_not_an_error(version: str, rules: list[str]) -> None
         ("sm_75", "mbarrier.init.shared.b64 [%r1], 1;", "on sm_75 use bar.sync and bar.arrive"),
         ("sm_90a", "add.rn.f32x2 %rd1, %rd2, %rd3;", "on sm_90a use two .f32 instructions"),
         ("sm_90a", "ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r1}, [%rd1];", "use two accesses of half the size"),
-        ("sm_75", "trace.mark 1;", "or use another instruction on sm_75"),
+        ("sm_75", "trace.mark 1;", "compile for sm_107f"),
     ],
 )  # fmt: skip
 def test_what_to_use_where_a_target_refuses_an_instruction(target: str, statement: str, advice: str) -> None:
@@ -416,3 +416,51 @@ def test_a_form_is_named_in_full_where_others_of_its_name_are_available(statemen
     report = lint(module(kernel(f"{statement}\nret;"), header=HEADER.replace("sm_100a", "sm_90a")))
     messages = [f.message for f in by_rule(report, "AV001")]
     assert [m.partition(" is not available")[0] for m in messages] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("cp.async.ca.shared.global [tile], [%rd1], 99999999999;", "the number of bytes is 99999999999, but must be 4, 8 or 16"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 99999999999;", "the number of bytes is 99999999999, but must be a multiple of 16 from 0 to 1048560"),
+        ("bar.sync 4096;", "the barrier number is 4096, but must be 0 to 15"),
+        ("barrier.sync -3, 128;", "the barrier number is -3, but must be 0 to 15"),
+        ("bar.arrive 1, 33;", "the number of threads is 33, but must be a multiple of 32 from 32 to 1024"),
+        ("mbarrier.init.shared.b64 [done], 0;", "the count is 0, but must be 1 to 1048575"),
+        ("pmevent 77;", "operand 1 (a) is 77, but must be 0 to 15"),
+    ],
+)  # fmt: skip
+def test_an_immediate_out_of_range_has_words_and_is_the_only_problem(statement: str, message: str) -> None:
+    body = f".shared .align 16 .b8 tile[8];\n.shared .align 8 .b64 done;\n{statement}\nret;"
+    report = lint(module(kernel(body, directives=".reqntid 128")))
+    assert [
+        (f.rule.id, f.message.partition(": ")[2]) for f in report.findings if f.severity.label == "error"
+    ] == [("PX004", message)]
+
+
+def test_a_copy_outside_its_variable_is_reported_with_its_size() -> None:
+    body = """
+    .shared .align 16 .b8 tile[8192];
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 1048560;
+    ret;
+    """
+    (found,) = by_rule(lint(module(kernel(body))), "MA001")
+    assert "bytes 0 to 1048559 of tile" in found.message
+
+
+@pytest.mark.parametrize(
+    ("target", "statement", "name"),
+    [
+        ("sm_75", "cp.async.bulk.commit_group;", "cp.async.bulk"),
+        ("sm_75", "redux.sync.add.s32 %r1, %r2, -1;", "redux.sync"),
+        ("sm_80", "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;", "cp.async.bulk"),
+        ("sm_75", "trace.mark 1;", "trace.mark"),
+    ],
+)
+def test_an_instruction_that_a_target_lacks_is_named_by_all_words_of_its_name(
+    target: str, statement: str, name: str
+) -> None:
+    text = module(kernel(f"{statement}\nret;"), header=f".version 9.5\n.target {target}\n.address_size 64\n")
+    (found,) = by_rule(lint(text), "AV001")
+    assert found.message.startswith(f"{name} is not available on {target}: ")
+    assert "use another instruction" not in found.help
