@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tclint.findings.scales import Severity
@@ -304,15 +306,15 @@ def test_no_target_is_named_if_none_has_every_instruction() -> None:
 @pytest.mark.parametrize(
     ("opcode", "message", "hint"),
     [
-        ("cvt.f16.f32", "cvt.f16.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "cvt.frnd{.ftz}{.sat}.f16.f32"),
+        ("cvt.f16.f32", "cvt.f16.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "cvt(.rm|.rn|.rp|.rz){.ftz}{.sat}.f16.f32"),
         ("div.f32", "div.f32 lacks .approx, .full or a rounding modifier (.rm, .rn, .rp or .rz)", "div.approx"),
-        ("mul.s32", "mul.s32 lacks .hi, .lo or .wide", "mul.mode.type"),
+        ("mul.s32", "mul.s32 lacks .hi, .lo or .wide", "mul(.hi|.lo).s32 or mul.wide.s32 d, a, b"),
         ("setp.f32", "setp.f32 lacks a comparison (.eq, .equ, .ge, .geu, .gt, .gtu, .le, .leu or another of 14)", ""),
         ("shl", "shl lacks a type (.b16, .b32 or .b64)", ""),
         ("mma.sync.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 lacks .aligned", ""),
         ("ld.acquire.global.u32", "ld.acquire.global.u32 lacks a scope (.cluster, .cta, .gpu or .sys)", ""),
         ("mov.rz.b64", "mov does not accept the modifier .rz here", "write mov.b64"),
-        ("add.ftz.s32", "add does not accept the modifier .ftz here", "write add.s32; .ftz is for add{.rnd}{.ftz}{.sat}.f32"),
+        ("add.ftz.s32", "add does not accept the modifier .ftz here", "write add.s32; .ftz is for add.ftz.f32"),
         ("div.approx.f64", "div does not accept the modifier .approx here", "it lacks a rounding modifier (.rm, .rn, .rp or .rz)"),
         ("st.v3.f32", "st does not accept the modifier .v3 here", "it accepts .v2, .v4 or .v8"),
         ("shl.f128", "shl does not accept the modifier .f128 here", "it accepts .b16, .b32 or .b64"),
@@ -464,3 +466,73 @@ def test_an_instruction_that_a_target_lacks_is_named_by_all_words_of_its_name(
     (found,) = by_rule(lint(text), "AV001")
     assert found.message.startswith(f"{name} is not available on {target}: ")
     assert "use another instruction" not in found.help
+
+
+WITH_TYPES = (
+    ".reg .b16 %h<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<9>; .reg .f64 %fd<9>; .reg .pred %p<9>;"
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "statement", "message", "hint", "fix"),
+    [
+        ("sm_90", "sub.b64 %fd1, %fd2, %fd3;", "sub does not accept the modifier .b64 here", "did you mean .f64?", "sub.f64"),
+        ("sm_90", "sub.b64 %rd1, %rd2, %rd3;", "sub does not accept the modifier .b64 here", "did you mean .s64, .u64 or .f64?", ""),
+        ("sm_90", "add.b32 %f1, %f2, %f3;", "add does not accept the modifier .b32 here", "did you mean .f32?", "add.f32"),
+        ("sm_90", "neg.u64 %rd1, %rd2;", "neg does not accept the modifier .u64 here", "did you mean .s64?", "neg.s64"),
+        ("sm_90", "mul.wide.f32 %rd2, %r2, %r3;", "mul.wide does not accept the modifier .f32 here", "it accepts .s32 or .u32", ""),
+        ("sm_90", "mul.f32.wide %f1, %f2, %f3;", "mul does not accept the modifier .wide here", "write mul.f32; .wide is for mul.wide(.s16|.s32|.u16|.u32)", ""),
+        ("sm_90", "mov.rz.b64 %r1, %r2;", "mov does not accept the modifier .rz here", "the syntax is mov.b64 d, a", ""),
+        ("sm_90", "cvt.rn.f64.f32 %f1, %fd1;", "cvt.rn.f64.f32: its operands have these types in another order", "write cvt.rn.f32.f64", ""),
+        ("sm_90", "cvt.rn.s32.f32 %r1, %r2;", "cvt does not accept the modifier .rn here", "it accepts .rmi, .rni, .rpi or .rzi", ""),
+        ("sm_90", "ld.shared.v3.b32 {%r1, %r2, %r3}, [%r4];", "ld does not accept the modifier .v3 here", "it accepts .v2 or .v4", ""),
+        ("sm_100a", "ld.global.v3.b32 {%r1, %r2, %r3}, [%rd4];", "ld does not accept the modifier .v3 here", "it accepts .v2, .v4 or .v8", ""),
+        ("sm_90", "st.global.v8.f64 [%rd1], {%fd1, %fd2};", "st.global.v8.f64: .v8 and .f64 exclude each other", "in place of .v8, it accepts .v2", ""),
+        ("sm_100a", "st.global.v8.f64 [%rd1], {%fd1};", "st.global.v8.f64: .v8 and .f64 exclude each other", "in place of .v8, it accepts .v2 or .v4", ""),
+        ("sm_90", "ld.texture.nc.v2.u32 {%r1, %r2}, [%rd1];", "ld does not accept the modifier .texture here", "it accepts .global", ""),
+        ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.texture.b32 [%r1], 32;", "tcgen05.alloc does not accept the modifier .texture here", "it accepts .shared::cta", ""),
+        ("sm_90", "multimem.ld_reduce.relaxed.sys.texture.add.u32 %r1, [%rd1];", "multimem.ld_reduce does not accept the modifier .texture here", "it accepts .global", ""),
+        ("sm_90", "atom.global.sub.u32 %r1, [%rd1], %r2;", "atom does not accept the modifier .sub here", "in its place, it needs .add, .dec, .inc, .max or .min", ""),
+        ("sm_90", "fma.f32 %f1, %f2, %f3, %f4;", "fma.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "the syntax is fma(.rm|.rn|.rp|.rz){.ftz}{.sat}.f32 d, a, b, c", ""),
+        ("sm_90", "sqrt.f32 %f1, %f2;", "sqrt.f32 lacks .approx or a rounding modifier (.rm, .rn, .rp or .rz)", "the syntax is sqrt.approx{.ftz}.f32 or sqrt(.rm|.rn|.rp|.rz){.ftz}.f32 d, a", ""),
+        ("sm_90", "wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16 %r1;", "wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16 lacks the type .f32", "the syntax is wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16.f32 d, a, b, c", ""),
+        ("sm_90", "add.rn %fd1, %fd2, %fd3;", "add.rn lacks the type .f64", "the syntax is add.rn.f64 d, a, b", ""),
+    ],
+)  # fmt: skip
+def test_what_may_be_written_instead_has_these_operands_on_this_target(
+    target: str, statement: str, message: str, hint: str, fix: str
+) -> None:
+    text = f".version 8.8\n.target {target}\n.address_size 64\n.entry k()\n{{\n{WITH_TYPES}\n{statement}\nret;\n}}\n"
+    (finding,) = by_rule(lint(text), "PX002")
+    assert (finding.message, finding.help) == (message, hint)
+    assert [f.message for f in finding.fixes] == ([f"write {fix}"] if fix else [])
+
+
+def test_no_message_shows_the_name_of_a_choice() -> None:
+    """A choice of the table, such as ``rnd``, is not something that could be written."""
+    for form in table():
+        choices = {
+            f".{slot.name}"
+            for line in form.syntax
+            for slot in line.slots
+            if f".{slot.name}" not in slot.spellings
+        }
+        choices = {name for name in choices if not name.endswith(tuple("0123456789"))}
+        root, modifiers = split_opcode(form.examples[0].split()[0].rstrip(";"))
+        for opcode in (root, *("".join((root, *modifiers[:at], ".zz", *modifiers[at:])) for at in (1, 9))):
+            if choices and not table().candidates(opcode):
+                refused = refusal_of(table(), opcode)
+                shown = set(re.findall(r"\.[\w:]+", f"{refused.message} {refused.help}"))
+                assert not shown & choices, (opcode, refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("%R1", "%r1"), ("r1", "%r1"), ("$r1", "%r1"), ("%rr1", "%r1"), ("%x1", ""), ("%rs1", "")],
+)
+def test_a_register_that_differs_in_sigil_case_or_a_doubled_letter_is_suggested(
+    name: str, meant: str
+) -> None:
+    code = f".version 8.8\n.target sm_90\n.entry k()\n{{\n.reg .b32 %r<9>;\nadd.u32 {name}, %r2, %r3;\nret;\n}}\n"
+    (found,) = by_rule(lint(code), "PX005")
+    assert found.message.partition(" is not declared")[2] == (f"; did you mean {meant}?" if meant else "")
