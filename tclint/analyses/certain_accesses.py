@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
 from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Variable
+from tclint.ir.nodes import Immediate, Variable
 from tclint.isa.accesses import Access, StateSpace, Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import ALL_LANES, SPECIAL_REGISTERS, WARP, Triple
@@ -69,6 +69,8 @@ _MONOTONE = frozenset(("shr", "div", "mul", "mad"))
 class Memory(SharedMemory):
     """The accesses of a function to memory of any state space, mbarriers included, at an address that it computes."""
 
+    greatest = (1 << 64) - 1
+
     @staticmethod
     def within(access: Access) -> bool:
         """Whether an access is in memory, at the address of an operand."""
@@ -80,10 +82,22 @@ class Memory(SharedMemory):
     def accesses(self, site: int) -> tuple[SharedAccess, ...]:
         """The accesses of the instruction at *site* of which a byte is certainly accessed.
 
-        They are not kept: they are as many as the text has instructions.
+        None of an instruction with an immediate that its operand does not take: it has no meaning. They are not kept: they
+        are as many as the text has instructions.
         """
         match = self.sites.get(site)
-        return () if match is None else tuple(a for a in self._find(site, match) if a.size)
+        if match is None or not self._is_legal(site, match):
+            return ()
+        return tuple(a for a in self._find(site, match) if a.size)
+
+    def _is_legal(self, site: int, match: Match) -> bool:
+        """Whether the immediates of an instruction are such as its operands take."""
+        operands = self.function.instructions[site].operands
+        return all(
+            spec.allows(operand.value)
+            for at, _, spec in match.limited
+            if isinstance(operand := operands[at], Immediate) and isinstance(operand.value, int)
+        )
 
     def _least(self, site: int, match: Match, access: Access) -> int:
         size = super()._least(site, match, access)

@@ -94,14 +94,14 @@ def split_at(model: Kernel, condition: Condition) -> Hashable:
 
 
 def in_words(ranges: tuple[range, ...]) -> str:
-    """Ranges of allowed values in words: ``16, 32 or 64 to 256 in steps of 64``."""
+    """Ranges of allowed values in words: ``16, 32 or a multiple of 64 from 64 to 256``."""
     words = []
     for r in ranges:
         last = r[-1]
         if last == r[0]:  # the length of a range of 64 bits is not representable
             words.append(str(r[0]))
         else:
-            words.append(f"{r[0]} to {last}" + (f" in steps of {r.step}" if r.step > 1 else ""))
+            words.append(f"{f'a multiple of {r.step} from ' if r.step > 1 else ''}{r[0]} to {last}")
     return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1]
 
 

@@ -14,16 +14,15 @@ from tclint.findings.finding import Edit
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
 from tclint.ir.kept_answers import KeptAnswers
-from tclint.ir.nodes import BuildError, Function, Immediate, Module
+from tclint.ir.nodes import BuildError, FormUse, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
-from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
 from tclint.isa.table import table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 
 if TYPE_CHECKING:
-    from tclint.isa.refusals import Refusal
+    from tclint.isa.refusals import Refusal, Usage
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -61,8 +60,9 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             from tclint.isa.refusals import refusal_of  # few kernels need it
 
-            refused = refusal_of(isa, opcode)
-            hint, fixes = _meant(refused, opcode, sites, function)
+            usage = _usage(sites, function, module)
+            refused = refusal_of(isa, opcode, usage)
+            hint, fixes = _meant(refused, opcode, sites, function, usage)
             yield (PX001 if refused.unknown_instruction else PX002).hit(
                 function=function, site=min(sites), count=len(sites), message=refused.message, help=hint, fixes=fixes,
             ).doubted(_OLDEST if oldest else "")  # fmt: skip
@@ -167,50 +167,67 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], i
     """(opcode, what is wrong, whether ptxas accepts it) and the instruction, for each immediate outside the range of its
     operand."""
     for use in function.uses:
-        for at, ranges, passed, name in () if use.match is None or use.match.problem else _limits(use.match):
+        match = use.match
+        for at, name, spec in () if match is None or match.problem else match.limited:
             for i in use.sites:
                 operand = function.instructions[i].operands[at]
                 if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                     break  # at all sites of a use this operand has the same kind
-                # A constant has 64 bits (4.5.1), so that 0xFFFFFFFFFFFFFFFF is -1.
-                values = {operand.value, operand.value - (operand.value >> 63 << 64)}
-                if not any(value in r for value in values for r in ranges):
-                    problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
-                    yield (use.opcode, problem, any(operand.value in r for r in passed)), i
+                if match is not None and spec.immediates is not None and not spec.allows(operand.value):
+                    words = match.form.operand_words(name, at)
+                    problem = f"{words} is {operand.value}, but must be {in_words(spec.immediates)}"
+                    yield (use.opcode, problem, any(operand.value in r for r in spec.passed)), i
+
+
+def _usage(sites: list[int], function: Function, module: Module) -> Usage:
+    """What the target of the *module* has, and what takes the operands of the instructions at *sites*."""
+    from tclint.isa.refusals import Usage  # few kernels need it
+
+    types = OperandTypes(function, module)
+    alike = grouped((tuple(map(shape, function.instructions[site].operands)), site) for site in sites)
+    target, version = module.target, module.version
+
+    def has(opcode: str) -> bool:
+        found = table().candidates(opcode)
+        if target is None or version is None:
+            return bool(found)
+        return any(
+            not any(each.lacking(target, version) for _, each in form.availability(binding.values()))
+            for form, _, binding in found
+        )
+
+    def takes(opcode: str) -> bool:
+        for shapes, same in alike.items():
+            match = table().match(opcode, shapes)
+            if match is None or match.problem:
+                return False
+            use = FormUse(opcode, match, (), (), False, False)
+            use.sites = same
+            if any(types.misfits(use, match)):
+                return False
+        return has(opcode)
+
+    return Usage(has, takes)
 
 
 def _meant(
-    refused: Refusal, opcode: str, sites: list[int], function: Function
+    refused: Refusal, opcode: str, sites: list[int], function: Function, usage: Usage
 ) -> tuple[str, tuple[Repair, ...]]:
     """The help for an opcode, and the repair that writes what was meant: its modifiers in order, or the only word a letter
     away that accepts such operands.
 
     If there are several, or the nearest word is further away, it may compute something else.
     """
-    shapes = {tuple(map(shape, function.instructions[site].operands)) for site in sites}
-
-    def fits(new: str) -> bool:
-        matches = [table().match(new, each) for each in shapes]
-        return all(match is not None and not match.problem for match in matches)
-
     words = opcode.split(".")
     at = words.index(refused.wrong.removeprefix(".")) if refused.similar else 0
     spelled = {
         word: ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :])) for word in refused.similar
     }
-    fitting = [word for word, new in spelled.items() if fits(new)]
+    fitting = [word for word, new in spelled.items() if usage.takes(new)]
     if len(fitting) == 1 and refused.near:
         hint, new = f"did you mean {fitting[0]}?", spelled[fitting[0]]
-    elif refused.reordered and fits(refused.reordered):
+    elif refused.reordered and usage.takes(refused.reordered):
         hint, new = refused.help, refused.reordered
     else:
         return refused.help, ()
     return hint, (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
-
-
-def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range, ...], str]]:
-    """Position, ranges, other values that ptxas accepts, and name of each operand whose immediates are limited."""
-    for name, at in match.named.items():
-        spec = match.form.operands.get(name)
-        if spec is not None and spec.immediates is not None:
-            yield at, spec.immediates, spec.passed, name

@@ -75,25 +75,29 @@ def _reported(
 
 
 def _named(instruction: Instruction, what: str, target: Target, version: Version | None) -> str:
-    """The name of an instruction that *target* or *version* lacks, or of *what* it lacks of it. It is the whole opcode if
-    they have other instructions of its short name."""
+    """The name of an instruction that *target* or *version* lacks, or of *what* it lacks of it. It has as many words of the
+    opcode as no other instruction has that they have."""
     name, match = name_of(instruction, what), instruction.match
     if what or match is None or version is None:
         return name
-    second = name.partition(".")[2].partition(".")[0]
-    others = (
-        form
+    available = [
+        syntax.accepts
         for form, syntax in table().roots[match.syntax.root]
-        if form is not match.form and (not second or f".{second}" in syntax.accepts)
-    )
-    return instruction.opcode if any(not o.available.lacking(target, version) for o in others) else name
+        if form is not match.form and not form.available.lacking(target, version)
+    ]
+    for end in range(name.count("."), len(match.modifiers)):
+        named = match.modifiers[:end]
+        if not any(accepts.issuperset(named) for accepts in available):
+            return "".join((match.syntax.root, *named))
+    return instruction.opcode
 
 
 def _instead(instruction: Instruction, what: str, target: Target) -> str:
-    """What to do on *target* instead of an instruction, of which it lacks *what*, or all if that is empty."""
+    """What to do on *target* instead of an instruction, of which it lacks *what*, or all if that is empty; empty if the
+    table has no advice."""
     match = instruction.match
     advice = match.form.replacement(match.modifiers, what.split(), target) if match is not None else ""
-    return f"on {target} {advice}" if advice else f"use another instruction on {target}"
+    return f"on {target} {advice}" if advice else ""
 
 
 def _hit(
@@ -114,7 +118,7 @@ def _hit(
         need = lacking.available.describe()
         return AV001.hit(
             message=f"{what} is not available on {target}: it requires {need}",
-            help=f"compile for {need}, or {other}", fixes=fixes, **where,
+            help=f"compile for {need}" + (f", or {other}" if other else ""), fixes=fixes, **where,
         )  # fmt: skip
     needed = lacking.available.version_for(target)
     return AV002.hit(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
@@ -276,7 +277,7 @@ def _report_undeclared(
                     ranges = ranges_in(builder.text[function.start : function.end])
                 count = too_small(ranges, name)
                 message = _unended(builder.text[function.start + ins.start : function.start + ins.end], name)
-                message = message or _undeclared(function, name, guard=name in guards)
+                message = message or _undeclared(function, name, ranges, guard=name in guards)
             else:
                 message = f"{quoted(name)} is neither a name nor a constant"
         elif name in labels:
@@ -296,6 +297,9 @@ _NAME = pattern(r"[\w$%]+(?:\.\w+)?")
 _BASE = pattern(r"[\w$%]*")
 _MINUS = pattern(r"(%[\w$]+)-(\d+)")
 _DIGITS = pattern(r"\d+")
+_MAX_DIGITS = 9
+"""Digits of the number of a register."""
+_TWICE = pattern(r"([a-z])\1+")
 
 
 def _unended(statement: str, name: str) -> str:
@@ -306,8 +310,11 @@ def _unended(statement: str, name: str) -> str:
     return f"expected ; after {quoted(clean(before.strip()))}"
 
 
-def _undeclared(function: Function, name: str, *, guard: bool) -> str:
-    """What is wrong with *name*, which nothing declares: it may be misspelt, or an expression."""
+def _undeclared(
+    function: Function, name: str, ranges: Mapping[str, list[re.Match[str]]], *, guard: bool
+) -> str:
+    """What is wrong with *name*, which nothing declares: it may be misspelt, or an expression. *ranges* are those of
+    registers, by their names."""
     if not guard and not _NAME.fullmatch(name):
         found = _BASE.match(name)
         base = found[0] if found else ""
@@ -321,10 +328,31 @@ def _undeclared(function: Function, name: str, *, guard: bool) -> str:
             return f"{quoted(name)} is not an operand: {base} is a register, not an array"
         return f"{quoted(name)} is not an operand: only constants can be computed with"
     word = "register" if guard or name.startswith("%") else "name"
-    if any(register.name == f"%{name}" for register in function.registers):
-        return f"{word} {quoted(name)} is not declared; did you mean %{name}?"
+    if meant := _declared_alike(function, name, ranges):
+        return f"{word} {quoted(name)} is not declared; did you mean {meant}?"
     known = (*SPECIAL_REGISTERS, *function.variables, *(p.name for p in function.parameters))
     return f"{word} {quoted(name)} is not declared{_similar(name, known)}"
+
+
+def _declared_alike(function: Function, name: str, ranges: Mapping[str, list[re.Match[str]]]) -> str:
+    """A declared register that differs from *name* in what is easily missed (:func:`_plain`); empty if there is none."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    number = int(digits) if 0 < len(digits) <= _MAX_DIGITS and digits == str(int(digits)) else None
+    larger = (
+        p for p, found in ranges.items() if any(number is not None and number < integer(m[2]) for m in found)
+    )
+    alike = chain(
+        (register.name for register in function.registers), (f"{prefix}{digits}" for prefix in larger)
+    )
+    plain, end = _plain(name), name[-1:].lower()
+    return next(
+        (one for one in alike if one[-1:].lower() == end and one != name and _plain(one) == plain), ""
+    )
+
+
+def _plain(name: str) -> str:
+    """*name* without what is easily missed: the sigil, the case of letters, a letter twice."""
+    return _TWICE.sub(r"\1", name.lstrip("%$_").lower())
 
 
 def _similar(name: str, known: Iterable[str]) -> str:

@@ -127,8 +127,11 @@ def first_version(wanted: Collection[Need], target: Target, least: Version = (0,
 
 
 def name_of(instruction: Instruction, what: str) -> str:
-    """The name of an instruction, or of its modifier or operand *what*, as a message shows it."""
+    """The name of an instruction, or of its modifier or operand *what*, as a message shows it: ``cp.async.bulk``."""
     name, _, second = instruction.name.partition(".")
     if second and not second[0].isdigit():
         name = instruction.name
+    match = instruction.match
+    if match is not None:
+        name = max(name, match.syntax.short_name(match.modifiers), key=len)
     return f"{what} of {name}" if what else name

@@ -44,10 +44,25 @@ class OperandSpec:
     immediates: tuple[range, ...] | None = None
     passed: tuple[range, ...] = ()
 
+    def allows(self, value: int) -> bool:
+        """Whether the ISA allows the integer *value*. A constant has 64 bits (4.5.1), so that 0xFFFFFFFFFFFFFFFF is -1."""
+        values = {value, value - (value >> 63 << 64)}
+        return self.immediates is None or any(one in r for one in values for r in self.immediates)
+
 
 DEFAULT = OperandSpec()
 """What an operand without a description accepts."""
 _NUMBER = re.compile(r"\d+")
+_ROLE_WORDS = {
+    "id": "the barrier number",
+    "count": "the count",
+    "tx": "the transaction count",
+    "parity": "the phase parity",
+    "depth": "the number of pending groups",
+    "columns": "the number of columns",
+    "bytes": "the number of bytes",
+}
+"""Role -> what a message calls the operand that has it."""
 _FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
 """Families of instructions that compute from their operands alone."""
 
@@ -234,6 +249,15 @@ class Form:
         """Whether it belongs to a family that computes from its operands alone; others may read a carry or memory."""
         return self.family in _FROM_OPERANDS
 
+    def operand_words(self, name: str, at: int) -> str:
+        """What a message calls the operand *name* at position *at*: by its role if that has words, or by its name unless
+        that is but a letter of the syntax line."""
+        role = next((role for role, operand in self.roles.items() if operand == name), "")
+        words = _ROLE_WORDS.get(role, "")
+        if role == "count" and self.effects.barrier is Barrier.CTA:
+            words = "the number of threads"
+        return words or (name if len(name) > 1 else f"operand {at + 1} ({name})")
+
     @cached_property
     def valued(self) -> tuple[FormRequirement, ...]:
         """The requirements that depend on the value or the type of an operand."""
@@ -257,6 +281,12 @@ class Match:
 
     def number(self, slot: str) -> int | None:
         return self.form.number(slot, self.binding)
+
+    @cached_property
+    def limited(self) -> tuple[tuple[int, str, OperandSpec], ...]:
+        """Position, name and description of each operand that does not take every integer."""
+        specs = ((at, name, self.form.operands.get(name, DEFAULT)) for name, at in self.named.items())
+        return tuple(one for one in specs if one[2].immediates is not None)
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:

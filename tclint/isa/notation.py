@@ -56,7 +56,12 @@ MODIFIER_KINDS = (
     (re.compile(r"\.(?:r[nzmp]i?|rna|rs)"), "rounding modifier"),
     (re.compile(r"\.(?:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan)"), "comparison"),
     (re.compile(r"\.v\d+"), "vector size"),
-    (re.compile(r"\.(?:global|shared|local|const|param|tex|reg)(?:::\w+)?"), "state space"),
+    (
+        re.compile(
+            r"\.(?:global|shared|local|const(?:ant)?|param|s?reg|tex(?:ture)?|surf(?:ace)?)(?:::\w+)?"
+        ),
+        "state space",
+    ),
     (re.compile(r"\.(?:cta|cluster|gpu|sys)"), "scope"),
     (re.compile(r"\.(?:relaxed|acquire|release|acq_rel|weak|volatile|sc)"), "memory order"),
     (re.compile(r"\.m\d+n\d+k\d+"), "shape"),
@@ -139,6 +144,10 @@ class Syntax:
         stem = zip(modifiers, self.slots[: self.stem], strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] in pair[1].spellings, stem))
 
+    def short_name(self, modifiers: tuple[str, ...]) -> str:
+        """The words of an opcode with *modifiers* that name the instruction: ``cp.async.bulk``."""
+        return "".join((self.root, *modifiers[: self.named(modifiers)]))
+
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""
         taken = self._fill(modifiers, whole=True)
@@ -159,9 +168,11 @@ class Syntax:
                         found[spelling] = index
         return found
 
-    def begins(self, modifiers: tuple[str, ...]) -> bool:
-        """Whether *modifiers*, in their order, may be some of those of an opcode of this line."""
-        return self._fill(modifiers, whole=False) is not None
+    def placed(self, modifiers: tuple[str, ...]) -> dict[int, str] | None:
+        """Slot -> which of *modifiers* fills it, if in their order they may be some of those of an opcode of this line; else
+        None."""
+        taken = self._fill(modifiers, whole=False)
+        return None if taken is None else {i: word for i, word in enumerate(taken) if word is not None}
 
     def _fill(self, modifiers: tuple[str, ...], *, whole: bool) -> list[str | None] | None:
         """The spelling in each slot; None if *modifiers* do not fit, or if a *whole* opcode lacks one."""

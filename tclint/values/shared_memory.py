@@ -54,6 +54,8 @@ class SharedMemory:
 
     scope = UniformityScope.CTA
     """Within which the threads are that are compared."""
+    greatest = _MAX_ADDRESS
+    """The greatest address of the memory."""
 
     def __init__(self, function: Function, values: Values, *, smaller: bool = False) -> None:
         self.function = function
@@ -120,7 +122,7 @@ class SharedMemory:
         """A lower bound of the bytes of an access."""
         size = self.extent(site, access.extent)
         if size:
-            return min(size, _MAX_ADDRESS)
+            return min(size, self.greatest)
         if access.later or match.scope == "warp":
             return self._matrix_size(site, match) or _MIN_BYTES
         return int(match.element[2:]) // 8

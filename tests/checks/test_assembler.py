@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tclint.findings.scales import Severity
@@ -304,15 +306,15 @@ def test_no_target_is_named_if_none_has_every_instruction() -> None:
 @pytest.mark.parametrize(
     ("opcode", "message", "hint"),
     [
-        ("cvt.f16.f32", "cvt.f16.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "cvt.frnd{.ftz}{.sat}.f16.f32"),
+        ("cvt.f16.f32", "cvt.f16.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "cvt(.rm|.rn|.rp|.rz){.ftz}{.sat}.f16.f32"),
         ("div.f32", "div.f32 lacks .approx, .full or a rounding modifier (.rm, .rn, .rp or .rz)", "div.approx"),
-        ("mul.s32", "mul.s32 lacks .hi, .lo or .wide", "mul.mode.type"),
+        ("mul.s32", "mul.s32 lacks .hi, .lo or .wide", "mul(.hi|.lo).s32 or mul.wide.s32 d, a, b"),
         ("setp.f32", "setp.f32 lacks a comparison (.eq, .equ, .ge, .geu, .gt, .gtu, .le, .leu or another of 14)", ""),
         ("shl", "shl lacks a type (.b16, .b32 or .b64)", ""),
         ("mma.sync.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 lacks .aligned", ""),
         ("ld.acquire.global.u32", "ld.acquire.global.u32 lacks a scope (.cluster, .cta, .gpu or .sys)", ""),
         ("mov.rz.b64", "mov does not accept the modifier .rz here", "write mov.b64"),
-        ("add.ftz.s32", "add does not accept the modifier .ftz here", "write add.s32; .ftz is for add{.rnd}{.ftz}{.sat}.f32"),
+        ("add.ftz.s32", "add does not accept the modifier .ftz here", "write add.s32; .ftz is for add.ftz.f32"),
         ("div.approx.f64", "div does not accept the modifier .approx here", "it lacks a rounding modifier (.rm, .rn, .rp or .rz)"),
         ("st.v3.f32", "st does not accept the modifier .v3 here", "it accepts .v2, .v4 or .v8"),
         ("shl.f128", "shl does not accept the modifier .f128 here", "it accepts .b16, .b32 or .b64"),
@@ -398,7 +400,7 @@ def test_a_newer_version_is_not_an_error(version: str, rules: list[str]) -> None
         ("sm_75", "mbarrier.init.shared.b64 [%r1], 1;", "on sm_75 use bar.sync and bar.arrive"),
         ("sm_90a", "add.rn.f32x2 %rd1, %rd2, %rd3;", "on sm_90a use two .f32 instructions"),
         ("sm_90a", "ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r1}, [%rd1];", "use two accesses of half the size"),
-        ("sm_75", "trace.mark 1;", "or use another instruction on sm_75"),
+        ("sm_75", "trace.mark 1;", "compile for sm_107f"),
     ],
 )  # fmt: skip
 def test_what_to_use_where_a_target_refuses_an_instruction(target: str, statement: str, advice: str) -> None:
@@ -416,3 +418,121 @@ def test_a_form_is_named_in_full_where_others_of_its_name_are_available(statemen
     report = lint(module(kernel(f"{statement}\nret;"), header=HEADER.replace("sm_100a", "sm_90a")))
     messages = [f.message for f in by_rule(report, "AV001")]
     assert [m.partition(" is not available")[0] for m in messages] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("cp.async.ca.shared.global [tile], [%rd1], 99999999999;", "the number of bytes is 99999999999, but must be 4, 8 or 16"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 99999999999;", "the number of bytes is 99999999999, but must be a multiple of 16 from 0 to 1048560"),
+        ("bar.sync 4096;", "the barrier number is 4096, but must be 0 to 15"),
+        ("barrier.sync -3, 128;", "the barrier number is -3, but must be 0 to 15"),
+        ("bar.arrive 1, 33;", "the number of threads is 33, but must be a multiple of 32 from 32 to 1024"),
+        ("mbarrier.init.shared.b64 [done], 0;", "the count is 0, but must be 1 to 1048575"),
+        ("pmevent 77;", "operand 1 (a) is 77, but must be 0 to 15"),
+    ],
+)  # fmt: skip
+def test_an_immediate_out_of_range_has_words_and_is_the_only_problem(statement: str, message: str) -> None:
+    body = f".shared .align 16 .b8 tile[8];\n.shared .align 8 .b64 done;\n{statement}\nret;"
+    report = lint(module(kernel(body, directives=".reqntid 128")))
+    assert [
+        (f.rule.id, f.message.partition(": ")[2]) for f in report.findings if f.severity.label == "error"
+    ] == [("PX004", message)]
+
+
+def test_a_copy_outside_its_variable_is_reported_with_its_size() -> None:
+    body = """
+    .shared .align 16 .b8 tile[8192];
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], 1048560;
+    ret;
+    """
+    (found,) = by_rule(lint(module(kernel(body))), "MA001")
+    assert "bytes 0 to 1048559 of tile" in found.message
+
+
+@pytest.mark.parametrize(
+    ("target", "statement", "name"),
+    [
+        ("sm_75", "cp.async.bulk.commit_group;", "cp.async.bulk"),
+        ("sm_75", "redux.sync.add.s32 %r1, %r2, -1;", "redux.sync"),
+        ("sm_80", "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;", "cp.async.bulk"),
+        ("sm_75", "trace.mark 1;", "trace.mark"),
+    ],
+)
+def test_an_instruction_that_a_target_lacks_is_named_by_all_words_of_its_name(
+    target: str, statement: str, name: str
+) -> None:
+    text = module(kernel(f"{statement}\nret;"), header=f".version 9.5\n.target {target}\n.address_size 64\n")
+    (found,) = by_rule(lint(text), "AV001")
+    assert found.message.startswith(f"{name} is not available on {target}: ")
+    assert "use another instruction" not in found.help
+
+
+WITH_TYPES = (
+    ".reg .b16 %h<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<9>; .reg .f64 %fd<9>; .reg .pred %p<9>;"
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "statement", "message", "hint", "fix"),
+    [
+        ("sm_90", "sub.b64 %fd1, %fd2, %fd3;", "sub does not accept the modifier .b64 here", "did you mean .f64?", "sub.f64"),
+        ("sm_90", "sub.b64 %rd1, %rd2, %rd3;", "sub does not accept the modifier .b64 here", "did you mean .s64, .u64 or .f64?", ""),
+        ("sm_90", "add.b32 %f1, %f2, %f3;", "add does not accept the modifier .b32 here", "did you mean .f32?", "add.f32"),
+        ("sm_90", "neg.u64 %rd1, %rd2;", "neg does not accept the modifier .u64 here", "did you mean .s64?", "neg.s64"),
+        ("sm_90", "mul.wide.f32 %rd2, %r2, %r3;", "mul.wide does not accept the modifier .f32 here", "it accepts .s32 or .u32", ""),
+        ("sm_90", "mul.f32.wide %f1, %f2, %f3;", "mul does not accept the modifier .wide here", "write mul.f32; .wide is for mul.wide(.s16|.s32|.u16|.u32)", ""),
+        ("sm_90", "mov.rz.b64 %r1, %r2;", "mov does not accept the modifier .rz here", "the syntax is mov.b64 d, a", ""),
+        ("sm_90", "cvt.rn.f64.f32 %f1, %fd1;", "cvt.rn.f64.f32: its operands have these types in another order", "write cvt.rn.f32.f64", ""),
+        ("sm_90", "cvt.rn.s32.f32 %r1, %r2;", "cvt does not accept the modifier .rn here", "it accepts .rmi, .rni, .rpi or .rzi", ""),
+        ("sm_90", "ld.shared.v3.b32 {%r1, %r2, %r3}, [%r4];", "ld does not accept the modifier .v3 here", "it accepts .v2 or .v4", ""),
+        ("sm_100a", "ld.global.v3.b32 {%r1, %r2, %r3}, [%rd4];", "ld does not accept the modifier .v3 here", "it accepts .v2, .v4 or .v8", ""),
+        ("sm_90", "st.global.v8.f64 [%rd1], {%fd1, %fd2};", "st.global.v8.f64: .v8 and .f64 exclude each other", "in place of .v8, it accepts .v2", ""),
+        ("sm_100a", "st.global.v8.f64 [%rd1], {%fd1};", "st.global.v8.f64: .v8 and .f64 exclude each other", "in place of .v8, it accepts .v2 or .v4", ""),
+        ("sm_90", "ld.texture.nc.v2.u32 {%r1, %r2}, [%rd1];", "ld does not accept the modifier .texture here", "it accepts .global", ""),
+        ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.texture.b32 [%r1], 32;", "tcgen05.alloc does not accept the modifier .texture here", "it accepts .shared::cta", ""),
+        ("sm_90", "multimem.ld_reduce.relaxed.sys.texture.add.u32 %r1, [%rd1];", "multimem.ld_reduce does not accept the modifier .texture here", "it accepts .global", ""),
+        ("sm_90", "atom.global.sub.u32 %r1, [%rd1], %r2;", "atom does not accept the modifier .sub here", "in its place, it needs .add, .dec, .inc, .max or .min", ""),
+        ("sm_90", "fma.f32 %f1, %f2, %f3, %f4;", "fma.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "the syntax is fma(.rm|.rn|.rp|.rz){.ftz}{.sat}.f32 d, a, b, c", ""),
+        ("sm_90", "sqrt.f32 %f1, %f2;", "sqrt.f32 lacks .approx or a rounding modifier (.rm, .rn, .rp or .rz)", "the syntax is sqrt.approx{.ftz}.f32 or sqrt(.rm|.rn|.rp|.rz){.ftz}.f32 d, a", ""),
+        ("sm_90", "wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16 %r1;", "wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16 lacks the type .f32", "the syntax is wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16.f32 d, a, b, c", ""),
+        ("sm_90", "add.rn %fd1, %fd2, %fd3;", "add.rn lacks the type .f64", "the syntax is add.rn.f64 d, a, b", ""),
+    ],
+)  # fmt: skip
+def test_what_may_be_written_instead_has_these_operands_on_this_target(
+    target: str, statement: str, message: str, hint: str, fix: str
+) -> None:
+    text = f".version 8.8\n.target {target}\n.address_size 64\n.entry k()\n{{\n{WITH_TYPES}\n{statement}\nret;\n}}\n"
+    (finding,) = by_rule(lint(text), "PX002")
+    assert (finding.message, finding.help) == (message, hint)
+    assert [f.message for f in finding.fixes] == ([f"write {fix}"] if fix else [])
+
+
+def test_no_message_shows_the_name_of_a_choice() -> None:
+    """A choice of the table, such as ``rnd``, is not something that could be written."""
+    for form in table():
+        choices = {
+            f".{slot.name}"
+            for line in form.syntax
+            for slot in line.slots
+            if f".{slot.name}" not in slot.spellings
+        }
+        choices = {name for name in choices if not name.endswith(tuple("0123456789"))}
+        root, modifiers = split_opcode(form.examples[0].split()[0].rstrip(";"))
+        for opcode in (root, *("".join((root, *modifiers[:at], ".zz", *modifiers[at:])) for at in (1, 9))):
+            if choices and not table().candidates(opcode):
+                refused = refusal_of(table(), opcode)
+                shown = set(re.findall(r"\.[\w:]+", f"{refused.message} {refused.help}"))
+                assert not shown & choices, (opcode, refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("%R1", "%r1"), ("r1", "%r1"), ("$r1", "%r1"), ("%rr1", "%r1"), ("%x1", ""), ("%rs1", "")],
+)
+def test_a_register_that_differs_in_sigil_case_or_a_doubled_letter_is_suggested(
+    name: str, meant: str
+) -> None:
+    code = f".version 8.8\n.target sm_90\n.entry k()\n{{\n.reg .b32 %r<9>;\nadd.u32 {name}, %r2, %r3;\nret;\n}}\n"
+    (found,) = by_rule(lint(code), "PX005")
+    assert found.message.partition(" is not declared")[2] == (f"; did you mean {meant}?" if meant else "")
