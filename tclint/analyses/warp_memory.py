@@ -134,7 +134,7 @@ class SharedByWarps(SharedMemory):
             base, variable, touched = self._in_all_iterations(access, threads)
             known = stored.get(base, touched)
             together = touched and known and known.union(touched)
-            if access.later or together is None or variable is None:
+            if together is None or variable is None:
                 return frozenset()
             ways.setdefault(variable, set()).add(base)
             stored[base] = together

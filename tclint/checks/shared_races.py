@@ -37,7 +37,7 @@ from tclint.findings.scales import Confidence, Severity
 SM001 = RuleId("SM001")
 
 
-@check(SM001, analyses=(ExecutionGuarantee, SharedByData))
+@check(SM001, analyses=(ExecutionGuarantee, Extents, SharedByData))
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:

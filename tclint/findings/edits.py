@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.findings.finding import Edit, Fix
+from tclint.findings.finding import Edit, Fix, overlapping
 from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.ir.operands import HEAD
@@ -307,11 +306,6 @@ def _made(
     instruction = owner.instructions[change.site]
     start, end = owner.start + instruction.start, owner.start + instruction.end
     return change.make(InstructionText(source.data, start, end, instruction))
-
-
-def overlapping(edits: tuple[Edit, ...]) -> bool:
-    """Whether two of *edits*, which are in the order of the text, change the same bytes or insert at the same offset."""
-    return any(b.span.start < a.span.end or a.span == b.span for a, b in pairwise(edits))
 
 
 def joined(data: bytes, edits: Iterable[Edit]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from tclint._dataclass import dataclass
@@ -88,6 +89,11 @@ class Edit:
 
     span: Span
     text: str
+
+
+def overlapping(edits: tuple[Edit, ...]) -> bool:
+    """Whether two of *edits*, which are in the order of the text, change the same bytes or insert at the same offset."""
+    return any(b.span.start < a.span.end or a.span == b.span for a, b in pairwise(edits))
 
 
 @dataclass(frozen=True, slots=True)

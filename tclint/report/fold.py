@@ -20,8 +20,7 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
-from tclint.findings.edits import overlapping
-from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Step, Variant
+from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Step, Variant, overlapping
 from tclint.findings.places import region
 from tclint.findings.selection import Selected
 from tclint.report.locate import calls

@@ -106,8 +106,15 @@ class AccessedBytes:
         instruction = self.model.instruction(site)
         accesses = instruction.accesses
         described = any(a.via is Via.DESCRIPTOR for a in accesses)
-        named = (o for o in instruction.operands if isinstance(o, Memory))
-        addressed = instruction.reads if described else [r for each in named for r in registers(each)]
+        named = (
+            [
+                instruction.named(role)
+                for role in ("idesc", *(a.operand for a in accesses if a.via is Via.DESCRIPTOR))
+            ]
+            if described
+            else [o for o in instruction.operands if isinstance(o, Memory)]
+        )
+        addressed = (r for each in named if each is not None for r in registers(each))
         if not all(self.definitions.dominate(register, site) for register in addressed):
             return None
         if described:

@@ -45,7 +45,7 @@ def test_a_kernel_has_one_line(waited: str) -> None:
     assert (
         proved == f"kernel k in {waited}: wgmma, convergence, availability proved; proxies proved ({limit})"
     )
-    assert unknown.startswith("unknown (line 15: it accesses shared memory through the async proxy; ")
+    assert unknown.startswith("unknown (line 15: it accesses shared memory through the async proxy)")
     assert second == f"kernel other in {waited}: availability proved"
     assert (blank, last) == ("", "No findings in 1 file.")
     assert check(waited) == (0, "No findings in 1 file.\n")

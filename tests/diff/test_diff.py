@@ -136,6 +136,7 @@ ROUND = f"""
     {WGMMA}
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 0;"""
+READ = "ld.param.u64 %rd2, [pointer]; st.global.f32 [%rd2], %f0;"
 TILE = """
     cp.async.cg.shared.global [%r1], [%rd1], 16;
     cp.async.commit_group;
@@ -398,7 +399,7 @@ def test_files_are_paired_by_name_and_then_by_base_name(folders: tuple[Path, Pat
 
 
 def test_findings_are_new_or_resolved_under_another_name_too(folders: tuple[Path, Path]) -> None:
-    wrong = ROUND.replace("wgmma.wait_group", "st.global.f32 [%rd2], %f0;\n    wgmma.wait_group")
+    wrong = ROUND.replace("wgmma.wait_group", f"{READ}\n    wgmma.wait_group")
     old, new = (folder / "k.ptx" for folder in folders)
     old.write_text(text("gemm_0d1d", body=ROUND))
     new.write_text(text("gemm_0d1d", body=wrong))
@@ -477,7 +478,7 @@ def test_json_follows_its_schema() -> None:
 
 
 def test_sarif_has_what_came_and_each_change_as_a_note(folders: tuple[Path, Path]) -> None:
-    wrong = ROUND.replace("wgmma.wait_group", "st.global.f32 [%rd2], %f0;\n    wgmma.wait_group")
+    wrong = ROUND.replace("wgmma.wait_group", f"{READ}\n    wgmma.wait_group")
     old, new = (folder / "k.ptx" for folder in folders)
     old.write_text(text("k", body=TILE + ROUND))
     new.write_text(text("k", body=TILE.replace("bar.sync 0;", "") + wrong))

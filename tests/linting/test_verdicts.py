@@ -86,7 +86,7 @@ def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown(
     shown = Verdict(
         "fragment_stored_early", HazardClass.WGMMA, Status.PROVED, assumptions=(Assumption.THREADS,)
     )
-    monkeypatch.setattr(linting, "proved", lambda *asked: (shown,))
+    monkeypatch.setattr(linting, "proved", lambda *asked, **budget: (shown,))
     assert "WG009" not in {f.rule.id for f in judged(FRAGMENT).findings if f.confidence > Confidence.LOW}
     verdict = of(FRAGMENT, HazardClass.WGMMA)
     assert (verdict.status, verdict.assumptions) == (Status.UNKNOWN, ())
@@ -236,7 +236,9 @@ def test_a_kernel_that_a_deadline_left_unchecked_is_unknown() -> None:
 
 def test_refused_assumptions_are_passed_to_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(linting, "proved", lambda model, violated, assume: asked.append(assume) or ())
+    monkeypatch.setattr(
+        linting, "proved", lambda model, violated, assume, **budget: asked.append(assume) or ()
+    )
     some = frozenset({Assumption.THREADS})
     check_source(Source(WAITED.encode(), "k.ptx"), Request(assume=some))
     assert asked == [some]

@@ -447,7 +447,7 @@ def test_fixes_become_actions_and_only_a_safe_one_is_preferred() -> None:
 
 UNROLLED = module(
     kernel(
-        ".shared .align 4 .b32 x[128];\nmov.u32 %r1, %tid.x;\nshl.b32 %r1, %r1, 2;\nmov.u32 %r2, x;\n"
+        ".shared .align 4 .b32 x[128];\nmov.u32 %r1, %tid.x;\nmov.u32 %r5, %r1;\nshl.b32 %r1, %r1, 2;\nmov.u32 %r2, x;\n"
         "add.u32 %r3, %r2, %r1;\nxor.b32 %r1, %r1, 508;\nadd.u32 %r4, %r2, %r1;\n"
         + "st.shared.u32 [%r3], %r5;\nld.shared.u32 %r5, [%r4];\nbar.sync 0;\n" * 3
         + "st.shared.u32 [%r3], %r5;\nret;"

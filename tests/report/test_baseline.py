@@ -58,7 +58,8 @@ def right(*names: str) -> str:
 
 
 def _module(*names: str, body: str) -> str:
-    kernels = (kernel(f"    setp.ne.b32 %p0, 0, 0;{body}    ret;", name) for name in names)
+    pointers = "ld.param.u64 %rd0, [pointer]; mov.b64 %rd1, %rd0; mov.b64 %rd2, %rd0;"
+    kernels = (kernel(f"    setp.ne.b32 %p0, 0, 0; {pointers}{body}    ret;", name) for name in names)
     return module(*kernels, header=HOPPER)
 
 
