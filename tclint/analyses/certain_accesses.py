@@ -161,8 +161,12 @@ class CertainAccesses:
         worth = {id(match): self._is_worth_asking(match) for match in matches.values()}
         sites = (i for i in sorted(matches) if worth[id(matches[i])] and block_of[i] in rank)
         found = [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
-        names = self._ambiguous
-        return [a for a in found if not names or (of := self.variable(a)) is None or of[1].name not in names]
+        return [a for a in found if not self._is_ambiguous(a)]
+
+    def _is_ambiguous(self, access: SharedAccess) -> bool:
+        """Whether an access is to a variable whose name another one has, too."""
+        found = self.variable(access)
+        return found is not None and found[1].space != ".param" and found[1].name in self._ambiguous
 
     @cached_property
     def _ambiguous(self) -> set[str]:

@@ -27,8 +27,8 @@ class UnwrittenRegisters:
 
     def __init__(self, model: Kernel) -> None:
         self.model = model
-        open_ = _passes_registers(model) or not model.function.entry
-        self.registers = frozenset() if open_ else self._at_entry() - _passed(model)
+        found = self._at_entry() if model.function.entry else frozenset[int]()
+        self.registers = found - _passed(model) if found and not _passes_registers(model) else frozenset()
 
     def _at_entry(self) -> frozenset[int]:
         """The registers that are live at the entry."""

@@ -37,6 +37,9 @@ __all__ = [
 UndefinedBits = frozenset[tuple[int, int]]
 """Registers, each with its undefined bits; ``UNWRITTEN`` for one that nothing has written."""
 UNWRITTEN = -1
+MAX_FOLLOWED = 20_000
+"""The definitions that are followed to the registers from which the undefined values of one kernel come."""
+_QUESTION = "what is undefined"
 _OWN = (StateSpace.LOCAL, StateSpace.PARAM)
 """What is stored there is observed where it is loaded, if at all."""
 
@@ -211,6 +214,8 @@ class UndefinedPaths:
         self.model, self.first = model, first
         self.may, self.results = model.solution(MayBeUndefined)
         self._bits = _Results(model, self._everywhere)
+        self._followed = 0
+        """The definitions that :meth:`origins` has followed so far."""
 
     def _everywhere(self, at: Site, register: int, bits: int) -> bool:
         return (self.first.threads is None and bits == UNWRITTEN) or self._is_certain(register, at)
@@ -252,14 +257,22 @@ class UndefinedPaths:
         return self._decided(at, undefined)
 
     def origins(self, register: int, at: Site) -> list[int]:
-        """The unwritten registers that make *register* undefined on every path to an instruction."""
-        found, seen, work = set[int](), set[tuple[int, Site]](), [(register, at)]
+        """The unwritten registers that make *register* undefined on every path to an instruction.
+
+        None if the definitions of one kernel were followed too often for that.
+        """
+        found, seen, work, site = set[int](), set[tuple[int, Site]](), [(register, at)], at
         while work:
             register, at = work.pop()
             if (register, at) in seen or not self._is_certain(register, at):
                 continue
             seen.add((register, at))
-            defs = self.model.reaching(self.model.values.defs.get(register, ()), (at,))
+            defined = self.model.values.defs.get(register, ())
+            self._followed += 1 + len(defined)
+            if self._followed > MAX_FOLLOWED:
+                self.model.ledger.give_up(_QUESTION, site, f"more than {MAX_FOLLOWED} definitions followed")
+                return []
+            defs = self.model.reaching(defined, (at,))
             if register in self.may.unwritten and self.first.unwritten_at(register, at):
                 found.add(register)
             work += [(r, d) for d in defs for r in self.model.instruction(d).reads]

@@ -49,6 +49,8 @@ class _Search:
     def certain(self) -> Iterator[Hit]:
         """Where they do on every path."""
         for site in self.uses:
+            if not self.left:
+                return
             decides = self.paths.certainly_decided(site)
             origins = [] if decides is None else self.paths.origins(decides.register, site)
             if decides is not None and not self.left.isdisjoint(origins):
