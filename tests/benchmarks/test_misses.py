@@ -292,7 +292,8 @@ def test_the_score_is_what_was_recorded(
 ) -> None:
     folder = tmp_path / "kernels"
     folder.mkdir()
-    cleared = "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(4)) + PRODUCT
+    written = "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(4))
+    cleared = f"ld.param.u64 %rd1, [in];\nmov.b64 %rd2, %rd1;\n{written}{PRODUCT}"
     adds = "add.f32 %f4, %f0, %f1;\n"  # the last kernel has a finding as it is, and no fault is planted there
     for at, text in enumerate((cleared + WAIT + adds, cleared + WAIT + WAIT, PRODUCT + WAIT + adds)):
         (folder / f"hand-{at}.ptx").write_text(
