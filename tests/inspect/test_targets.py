@@ -128,7 +128,7 @@ def test_where_an_instruction_is_emulated_may_depend_on_a_modifier() -> None:
 def test_a_load_into_the_cluster_is_listed_where_it_calls_the_driver() -> None:
     load = "cp.async.bulk.{}.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];"
     ((what, to, targets),) = lowered(module(kernel(f"{load.format('shared::cluster')} ret;"), header=HOPPER))
-    assert (what, to) == (".shared::cluster of cp.async", "call")
+    assert (what, to) == (".shared::cluster of cp.async.bulk", "call")
     assert {target[:6] for target in targets} == {"sm_120", "sm_121"}
     assert lowered(module(kernel(f"{load.format('shared::cta')} ret;"), header=HOPPER)) == []
 
