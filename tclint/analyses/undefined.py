@@ -259,7 +259,7 @@ class UndefinedPaths:
     def origins(self, register: int, at: Site) -> list[int]:
         """The unwritten registers that make *register* undefined on every path to an instruction.
 
-        None if the definitions of one kernel were followed too often for that.
+        Empty, and said in the ledger, once :data:`MAX_FOLLOWED` definitions of the kernel have been followed.
         """
         found, seen, work, site = set[int](), set[tuple[int, Site]](), [(register, at)], at
         while work:

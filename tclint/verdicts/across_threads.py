@@ -107,7 +107,7 @@ class AcrossThreads:
 
     def _numbered_apart(self, a: MemoryRange, b: MemoryRange, view: View) -> bool:
         """Whether threads access elements of their own by the number that each has in a CTA of any two dimensions."""
-        distance = self.values.constant_of(self.values.add(b[0], self.values.times(a[0], -1)))
+        distance = self.values.constant_of(self.values.minus(b[0], a[0]))
         if distance is None or self.values.shape is not None or not self._planar:
             return False
         terms = dict(self.values.linear(a[0])[0])
@@ -142,9 +142,7 @@ class AcrossThreads:
     def _precedes(self, ends: list[int], begins: list[int]) -> bool:
         """Whether one of the values *ends* is certainly not greater than one of *begins*."""
         distances = (
-            self.values.constant_of(self.values.add(begin, self.values.times(end, -1)))
-            for end in ends
-            for begin in begins
+            self.values.constant_of(self.values.minus(begin, end)) for end in ends for begin in begins
         )
         return any(distance is not None and distance >= 0 for distance in distances)
 

@@ -16,14 +16,12 @@ from tclint.ir.cfg import Edge
 from tclint.values.substitution import Replacement
 from tclint.verdicts.definitions import Definitions
 from tclint.verdicts.epochs import Counters, Numbers
-from tclint.verdicts.rings import RingStates
+from tclint.verdicts.rings import LARGEST, RingStates
 
 __all__ = ["Counting"]
 
 MAX_BITS = 4
 """The low bits of a counter that are followed; of one of which more matter, all are."""
-_LARGEST = 1 << 30
-"""The magnitude up to which the numbers of a counter certainly do not wrap."""
 
 
 class Counting:
@@ -95,6 +93,6 @@ class Counting:
         if len(arguments) == len(sources) and self.definitions.dominate(self.values.phi(phi).register, last):
             argument = self.values.representative(arguments[sources.index(edge.source)])
             number = self.values.constant_of(self.at(argument, numbers, counters, bits or None))
-        if number is None or abs(number) >= _LARGEST:
+        if number is None or abs(number) >= LARGEST:
             return range(1 << bits) if bits else None
         return (number & (1 << bits) - 1,) if bits else (number,)

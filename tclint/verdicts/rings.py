@@ -24,14 +24,14 @@ from tclint.sync.operations import OPEN
 from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
 from tclint.verdicts.checker import CompletionTransfer, touches_shared
 
-__all__ = ["RingStates"]
+__all__ = ["LARGEST", "RingStates"]
 
 MAX_STATES = 64
 """The states of a loop that are distinguished; a loop with more is not followed."""
 MAX_FOLLOWED = 20_000
 """The visits of blocks for one copy."""
 _MAX_DEPTH = 32
-_LARGEST = 1 << 30
+LARGEST = 1 << 30
 """The magnitude up to which the numbers of a counter certainly do not wrap."""
 Numbers = dict[int, int]
 """Counter -> its number in one state of its loop."""
@@ -153,7 +153,7 @@ class RingStates:
         A number as large as one that has wrapped is not known either: it may stand for a negative one.
         """
         found = self._evaluated(self.values.representative(value), numbers, depth)
-        return found if found is not None and abs(found) < _LARGEST else None
+        return found if found is not None and abs(found) < LARGEST else None
 
     def _evaluated(self, value: int, numbers: Numbers, depth: int) -> int | None:
         if value in numbers:
