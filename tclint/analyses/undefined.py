@@ -24,6 +24,7 @@ from tclint.isa.forms import Match
 from tclint.isa.widths import width_of
 
 __all__ = [
+    "QUESTION",
     "UNWRITTEN",
     "CertainlyUndefined",
     "Decides",
@@ -39,7 +40,8 @@ UndefinedBits = frozenset[tuple[int, int]]
 UNWRITTEN = -1
 MAX_FOLLOWED = 20_000
 """The definitions that are followed to the registers from which the undefined values of one kernel come."""
-_QUESTION = "what is undefined"
+QUESTION = "what is undefined"
+"""The name of this module's question in a ledger."""
 _OWN = (StateSpace.LOCAL, StateSpace.PARAM)
 """What is stored there is observed where it is loaded, if at all."""
 
@@ -270,7 +272,7 @@ class UndefinedPaths:
             defined = self.model.values.defs.get(register, ())
             self._followed += 1 + len(defined)
             if self._followed > MAX_FOLLOWED:
-                self.model.ledger.give_up(_QUESTION, site, f"more than {MAX_FOLLOWED} definitions followed")
+                self.model.ledger.give_up(QUESTION, site, f"more than {MAX_FOLLOWED} definitions followed")
                 return []
             defs = self.model.reaching(defined, (at,))
             if register in self.may.unwritten and self.first.unwritten_at(register, at):

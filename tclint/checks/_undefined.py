@@ -8,7 +8,7 @@ from itertools import chain
 from tclint.analyses.first_reads import FirstReads, threads_without
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
-from tclint.analyses.undefined import UNWRITTEN, Decides, UndefinedBits, UndefinedPaths, may_keep
+from tclint.analyses.undefined import QUESTION, UNWRITTEN, Decides, UndefinedBits, UndefinedPaths, may_keep
 from tclint.checks import Hit, Mark, RuleId
 from tclint.dataflow import Path
 from tclint.dataflow.views import ThreadContext
@@ -58,7 +58,11 @@ class _Search:
 
     def on_paths(self) -> Iterator[Hit]:
         """Where they do on a feasible path."""
-        while self.left and self.searches:
+        while self.left:
+            if not self.searches:
+                if self.paths.first.counting(self.left):
+                    self.model.ledger.give_up(QUESTION, -1, f"more than {MAX_SEARCHES} searches for paths")
+                return
             self.searches -= 1
             path = self._path()
             origins = [] if path is None else [r for r in sorted(self.left) if self._decided(path, {r})]

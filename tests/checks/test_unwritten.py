@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
+from tclint.analyses import undefined
+from tclint.checks import _undefined
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
@@ -14,7 +18,7 @@ ON = Selected(frozenset(("UV001", "UV002", "WG013")))
 
 
 def lint(text: str) -> FileReport:
-    """What the rules say, which are off by default."""
+    """What the rules say."""
     return support.lint(text, selected=ON)
 
 
@@ -167,6 +171,22 @@ def test_undefined_bits_that_decide_something(case: str) -> None:
 @pytest.mark.parametrize("case", RIGHT)
 def test_undefined_bits_that_decide_nothing(case: str) -> None:
     agrees(_text(RIGHT[case]))
+
+
+@pytest.mark.parametrize(
+    ("case", "limit", "why"),
+    [
+        ("a stored sum", (undefined, "MAX_FOLLOWED"), "more than 0 definitions followed"),
+        ("lanes that a branch leaves out", (_undefined, "MAX_SEARCHES"), "more than 0 searches for paths"),
+    ],
+)
+def test_a_search_that_gives_up_says_so(
+    case: str, limit: tuple[ModuleType, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _text(WRONG[case])
+    assert not lint(text).open_questions
+    monkeypatch.setattr(*limit, 0)
+    assert why in {each.why for each in lint(text).open_questions}
 
 
 def test_the_finding_says_what_lacks_a_value_and_where_it_is_read() -> None:
