@@ -26,7 +26,7 @@ def text(body: str, directives: str) -> str:
         (
             "mov.b32 %r1, 48; bar.sync 1, %r1;",
             ".reqntid 128",
-            "its thread count is 48, but must be 0 to 1024",
+            "its thread count is 48, but must be a multiple of 32 from 0 to 1024",
         ),
         ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "its thread count is"),
         ("mov.b32 %r1, 16; bar.sync %r1;", ".reqntid 128", "its barrier index is 16, but must be 0 to 15"),

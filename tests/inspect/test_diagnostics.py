@@ -124,9 +124,14 @@ def test_what_cannot_be_explained(
 
 
 @pytest.mark.parametrize("code", ["222", "C7514"])
-def test_a_file_that_is_not_text_is_an_error(code: str, tmp_path: Path) -> None:
-    path = tmp_path / "k.cubin"
+def test_a_file_that_is_not_text_is_an_error(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, tool = tmp_path / "k.cubin", tmp_path / "cuobjdump"
     path.write_bytes(b"\x7fELF")
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("TCLINT_CUOBJDUMP", str(tool))
     status, text = invoke("explain", code, str(path))
     assert status == 2
-    assert "is an ELF file (cubin, object, library or executable), but" in text
+    assert f"is an ELF file (cubin, object, library or executable), but {tool} failed" in text
