@@ -19,7 +19,7 @@ of a launch may be those of no real launch, which ``launches`` and ``verdict`` g
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import NamedTuple
@@ -89,14 +89,17 @@ def races(
     it must also be known which threads make the two accesses, and a read before the store counts only if its result is
     used.
     """
-    for race in _first_of_each(_async_races(accesses), ordered_in_time):
+    for race in _first_of_each(_async_races(accesses), ordered_in_time, set()):
         indexed = [program.accesses.indexed_by_memory(a.site) for a in race]
         if not any(indexed) or (all(indexed) and not any(a.plain for a in race)):
             yield race
     if not any(access.stores for access in accesses):
         return
+    reported = set[tuple[int, int]]()
     for race in _first_of_each(
-        chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
+        chain(_store_races(accesses), _lockstep_races(accesses, program, reported)),
+        ordered_in_time,
+        reported,
     ):
         sites = race.key
         if all(map(program.accesses.is_strong, sites)):
@@ -111,9 +114,13 @@ def races(
             yield race
 
 
-def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> Iterator[Race]:
-    """The first race of each pair of instructions whose accesses are not ordered in time."""
-    reported = set()
+def _first_of_each(
+    found: Iterable[_Found], ordered_in_time: OrderedInTime, reported: set[tuple[int, int]]
+) -> Iterator[Race]:
+    """The first race of each pair of instructions whose accesses are not ordered in time.
+
+    The pairs are added to *reported*.
+    """
     for race, later, observed, unordered in found:
         before = race.first if race.second is later else race.second
         if race.key not in reported and not all(
@@ -209,8 +216,10 @@ def _races_at(access: ReplayAccess, location: _StoreLocation) -> Iterator[tuple[
         location.reads[access.agent] = access
 
 
-def _lockstep_races(accesses: list[ReplayAccess], program: ReplaySlice) -> Iterator[_Found]:
-    """The races of loads with stores of other warps of the same thread group."""
+def _lockstep_races(
+    accesses: list[ReplayAccess], program: ReplaySlice, reported: Container[tuple[int, int]]
+) -> Iterator[_Found]:
+    """The races of loads with stores of other warps of the same thread group, but of pairs that are *reported*."""
     overlaps = program.model.fact(WarpOverlaps)
     last: dict[int, ReplayAccess] = {}
     lane_addresses: LaneAddresses | None = None
@@ -225,17 +234,22 @@ def _lockstep_races(accesses: list[ReplayAccess], program: ReplaySlice) -> Itera
         number = overlaps.number(access.site, lane_addresses)
         if number < 0:
             continue
-        for other, warps in overlaps.overlapping[number].items():
-            before = last.get(other)
-            if before is not None and not _in_different_warps(before, access):
+        observed = lane_addresses.observed
+        for site, kinds in overlaps.overlapping[number].items():
+            for other, warps in kinds.items():
+                if (site, access.site) in reported:
+                    break
+                before = last.get(other)
+                # Most are ordered as a whole, which is one comparison.
+                if before is None or happens_before(observed, before.agent, before.number):
+                    continue
                 unordered = [
                     p
                     for p in before.agent.components
-                    if p.threads[0] >> 5 in warps
-                    and not happens_before(lane_addresses.observed, p, before.number)
+                    if p.threads[0] >> 5 in warps and not happens_before(observed, p, before.number)
                 ]
-                if unordered:
-                    yield Race(before, access), access, lane_addresses.observed, unordered
+                if unordered and not _in_different_warps(before, access):
+                    yield Race(before, access), access, observed, unordered
         last[number] = access
 
 

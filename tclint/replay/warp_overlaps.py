@@ -63,8 +63,10 @@ class WarpOverlaps:
         self._numbers: dict[tuple[int, LaneAddresses], int] = {}
         self._kinds: tuple[dict[int, _AccessKind], dict[int, _AccessKind]] = {}, {}
         """The loads, and the stores, by number."""
-        self.overlapping: list[dict[int, frozenset[int]]] = []
-        """For each kind of access the overlapping ones, and the warps of these that share bytes with another warp."""
+        self.overlapping: list[dict[int, dict[int, frozenset[int]]]] = []
+        """For each kind of access the overlapping ones by their instruction, and the warps of these that share bytes with
+        another warp.
+        """
 
     def number(self, site: int, lane_addresses: LaneAddresses) -> int:
         """The number of the kind of access; -1: its addresses are unknown, it is not a plain access, or there are too many."""
@@ -88,7 +90,7 @@ class WarpOverlaps:
         )
 
     def _register(self, kind: _AccessKind) -> int:
-        number, own = len(self.overlapping), dict[int, frozenset[int]]()
+        number, own = len(self.overlapping), dict[int, dict[int, frozenset[int]]]()
         for other, before in self._kinds[not kind.access.writes].items():
             if before.low < kind.high and kind.low < before.high:
                 mine, theirs = (
@@ -97,9 +99,9 @@ class WarpOverlaps:
                     else reversed(_overlapping_warps(before, kind))
                 )
                 if theirs:
-                    own[other] = theirs
+                    own.setdefault(before.access.site, {})[other] = theirs
                 if mine:
-                    self.overlapping[other][number] = mine
+                    self.overlapping[other].setdefault(kind.access.site, {})[number] = mine
         self._kinds[kind.access.writes][number] = kind
         self.overlapping.append(own)
         return number

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tclint.isa.effects import Fence
+from tclint.replay import races
 from tclint.replay.program import ReplaySlice
+from tclint.replay.vector_clocks import Agent, Clock, happens_before
 from tclint.replay.verdict import Replay
+from tests.tools.project import ROOT
 from tests.tools.replay import ALL_ARRIVE, changed, replay, what, why
-from tests.tools.support import kernel, model, module
+from tests.tools.support import analysed, kernel, model, module
 
 COMPLETES = """
     .shared .align 8 .b64 full;
@@ -224,3 +227,22 @@ def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None
     )
     steps = [step.what for steps in ReplaySlice(made).plans.blocks for step in steps]
     assert steps.count(Fence.MEMORY) == fences
+
+
+def test_a_race_that_is_found_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a loop without a barrier each access overlaps those of all iterations before."""
+    text = (ROOT / "fixtures" / "proofs" / "halves.ptx").read_text()
+    text = changed("add.s32 \t%r2, %r10, %r9;", "shr.u32 \t%r2, %r10, %r9;", text)
+    text = changed("bar.sync \t0;\n\tshr.u32 \t%r14, %r14, 1;", "add.s32 \t%r14, %r14, 1;", text)
+    asked = 0
+
+    def counted(clock: Clock, agent: Agent, number: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return happens_before(clock, agent, number)
+
+    monkeypatch.setattr(races, "happens_before", counted)
+    found = Replay(analysed(text))
+    assert found.run is not None
+    assert found.run.races
+    assert 0 < asked < 100
