@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from math import gcd
+from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Site
@@ -25,7 +26,7 @@ from tclint.values.nodes import (
 )
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "Source", "depends_on", "disjoint", "global_operands", "origins"]
+__all__ = ["GlobalMemory", "GlobalRanges", "Source", "depends_on", "global_operands", "origins"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
@@ -139,32 +140,55 @@ def _addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]
             yield model.values.operand(operand, site), extent if isinstance(extent, int) else 0
 
 
-def disjoint(model: Kernel, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
-    """Whether what *a* accesses in global memory (*verb_a*) is certainly not what *b* does (*verb_b*), in any two threads.
+class _Range(NamedTuple):
+    """Bytes through one pointer: *distance* and multiples of *step* after *pointer*, *size* from each on."""
 
-    Two words of a structure are disjoint whichever element of an array of such structures each thread accesses.
-    """
-    here, there = (list(_addressed(model, site, verb)) for site, verb in ((a, verb_a), (b, verb_b)))
-    return bool(here and there) and all(_disjoint(model.values, one, two) for one in here for two in there)
+    pointer: int
+    step: int
+    distance: int
+    size: int
+
+    def disjoint(self, other: _Range) -> bool:
+        """Whether the two share no byte, whatever multiples are added."""
+        if self.pointer != other.pointer:
+            return False
+        step, distance = gcd(self.step, other.step), other.distance - self.distance
+        if not step:
+            return distance >= self.size or -distance >= other.size
+        return distance % step >= self.size and -distance % step >= other.size
 
 
-def _disjoint(values: Values, a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Whether two ranges of bytes, an address and a size each, through one pointer share none."""
-    (first, size_a), (second, size_b) = a, b
-    if not size_a or not size_b:
-        return False
-    parts = [values.linear(address) for address in (first, second)]
-    pointers = [{term for term, _ in terms if _is_pointer(values, term)} for terms, _ in parts]
-    if pointers[0] != pointers[1] or len(pointers[0]) != 1:
-        return False
-    # What is added is a multiple of this.
-    step = gcd(
-        *(f * values.addresses.unit(t) for terms, _ in parts for t, f in terms if t not in pointers[0])
-    )
-    distance = parts[1][1] - parts[0][1]
-    if not step:
-        return distance >= size_a or -distance >= size_b
-    return distance % step >= size_a and -distance % step >= size_b
+class GlobalRanges:
+    """What the instructions of a kernel access in global memory, each worked out once."""
+
+    def __init__(self, model: Kernel) -> None:
+        self._model = model
+        self._known: dict[tuple[Site, str], tuple[_Range, ...]] = {}
+
+    def disjoint(self, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
+        """Whether what *a* accesses in global memory (*verb_a*) is certainly not what *b* does (*verb_b*), in any two threads.
+
+        Two words of a structure are disjoint whichever element of an array of such structures each thread accesses.
+        """
+        here, there = self._ranges(a, verb_a), self._ranges(b, verb_b)
+        return bool(here and there) and all(one.disjoint(two) for one in here for two in there)
+
+    def _ranges(self, site: Site, verb: str) -> tuple[_Range, ...]:
+        """Where *site* reads or writes; empty if that is not known of every operand."""
+        key = site, verb
+        if key not in self._known:
+            found = [self._range(address, size) for address, size in _addressed(self._model, site, verb)]
+            self._known[key] = tuple(r for r in found if r is not None) if all(found) else ()
+        return self._known[key]
+
+    def _range(self, address: int, size: int) -> _Range | None:
+        values = self._model.values
+        terms, distance = values.linear(address)
+        pointers = {term for term, _ in terms if _is_pointer(values, term)}
+        if not size or len(pointers) != 1:
+            return None
+        step = gcd(*(f * values.addresses.unit(t) for t, f in terms if t not in pointers))
+        return _Range(pointers.pop(), step, distance, size)
 
 
 def _is_pointer(values: Values, term: int) -> bool:

@@ -17,7 +17,7 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands
+from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands
 from tclint.analyses.global_signals import GlobalSignals, Word
 from tclint.analyses.happens_before import HappensBefore
 from tclint.ir.nodes import Site
@@ -41,6 +41,7 @@ class GlobalScopes:
 
     def __init__(self, signals: GlobalSignals) -> None:
         self.signals, self.model = signals, signals.model
+        self._ranges = GlobalRanges(signals.model)
 
     def too_narrow(self) -> Iterator[NarrowAccess]:
         """The accesses whose scope is too small, in the order of the text, each once."""
@@ -162,7 +163,7 @@ class GlobalScopes:
         return -1 if address is None else address
 
     def _disjoint(self, site: Site, other: Site) -> bool:
-        return disjoint(self.model, site, self._verb(site), other, self._verb(other))
+        return self._ranges.disjoint(site, self._verb(site), other, self._verb(other))
 
 
 def _is_global(match: Match) -> bool:

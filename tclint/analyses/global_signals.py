@@ -24,7 +24,7 @@ from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from tclint.analyses import role_paths
-from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
+from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
@@ -75,7 +75,7 @@ class GlobalSignals:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.origins = cache(partial(origins, model))
-        self._disjoint = cache(partial(disjoint, model))
+        self._disjoint = GlobalRanges(model).disjoint
         self._closures: dict[int, tuple[list[Edge], dict[int, int]] | None] = {}
 
     # ------------------------------------------------------------ observations
@@ -460,7 +460,10 @@ class GlobalSignals:
             [
                 (i, self.origins(i, "write"))
                 for i in sorted(self.writes)
-                if i != signal and not model.instruction(i).event and model.reaches(i, signal) is before
+                if i != signal
+                and not model.instruction(i).event
+                and model.reaches(i, signal) is before
+                and not self._same_word(i, signal)
             ]
             if reads
             else []
@@ -471,7 +474,6 @@ class GlobalSignals:
             for read, from_ in reads
             if not to.isdisjoint(from_)
             and not (self.only_strong(write, read) and self._synchronises(read))
-            and not self._same_word(write, signal)
             and not self._disjoint(write, "write", read, "read")
         ]
 

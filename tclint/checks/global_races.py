@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tclint.analyses import role_paths
-from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
+from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
 from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
 from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
@@ -155,7 +155,7 @@ class _Counters:
         """
         model = self.model
         here, there = origins(model, clear, "write"), origins(model, add, "write")
-        if not here or here != there or disjoint(model, clear, "write", add, "write"):
+        if not here or here != there or GlobalRanges(model).disjoint(clear, "write", add, "write"):
             return False
         cleared, added = (model.named_value(site, "a") for site in (clear, add))
         if cleared is None or added is None:
