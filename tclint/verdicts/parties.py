@@ -23,6 +23,9 @@ from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
 
 __all__ = ["Parties", "PartiesCertificate", "check_parties"]
 
+_GROUP_OF_WARPS = 4
+"""The warps of a warpgroup."""
+
 
 @dataclass(frozen=True)
 class PartiesCertificate:
@@ -117,6 +120,25 @@ class Parties:
             for first in found:
                 if not all(self._in_turn(first, second) for second in found):
                     yield first[0], "other threads than it counts may use the same barrier"
+
+    def crossed(
+        self, barriers: Iterable[Collective], certificate: PartiesCertificate
+    ) -> Iterator[tuple[int, str]]:
+        """The barriers whose threads are some of a group of another collective instruction, but neither contain it nor are
+        all within it: such groups may wait for each other in a circle."""
+        needed = list(barriers)
+        counted = [each for each in needed if self.counted(each) is not None]
+        groups = {self.party(each.site, certificate.reaching) for each in counted}
+        if any(each.level is Level.WARPGROUP for each in needed):
+            size = _GROUP_OF_WARPS * WARP
+            groups.update(T.full(size) << first for first in range(0, self.threads, size))
+        for each in counted:
+            mine = self.party(each.site, certificate.reaching)
+            if any(mine & other not in (0, mine, other) for other in groups):
+                yield (
+                    each.site,
+                    "its threads are some of another group, and others of that one are not among them",
+                )
 
     def _in_turn(self, first: tuple[int, int], second: tuple[int, int]) -> bool:
         """Whether two instructions have one party, or the phases of the larger one are over when the smaller one arrives."""
