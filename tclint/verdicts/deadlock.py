@@ -14,6 +14,11 @@ that decide these are uniform in it. The thread waits for one of G that is befor
 an instruction of G or of a wider group, since that execution would be an earlier one. So it waits in a group within G, for
 threads that are before the same execution, and none of these waits for the first thread again.
 
+**Signals.** At some barriers, some threads only arrive, each of them once (:mod:`tclint.verdicts.parties`). Relate the wait
+for such a barrier to all that a thread executes after it and, where that includes an instruction by which it arrives at another
+one, to all that those execute who have waited for that. A circle through the barrier would relate it to an arrival there. If it
+is not, it is in no circle, and what is left are circles of groups.
+
 **Registers.** What the class of the register pool claims holds whatever becomes of waits after a ``setmaxnreg``.
 
 **Loops.** A loop that decides itself, an asynchronous operation and a grid before this one are taken to end. Any other loop that
@@ -58,7 +63,8 @@ class Waits:
         if self.pool is not None:
             self._of_pool(self.pool)
         if self.uniform.parties is not None:
-            for site, why in self.uniform.parties.crossed(self.uniform.needed, self.uniform.certificate):
+            parties, of = self.uniform.parties, self.uniform
+            for site, why in (*parties.crossed(of.needed, of.certificate), *parties.circular()):
                 self._open(span(self.function, site), why)
         for loop in observing_loops(self.function, self.uniform.of.graph, self.uniform.of.ask.read_only):
             why = "" if loop.by is None else self._observed(loop)
