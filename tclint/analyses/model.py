@@ -100,7 +100,7 @@ class KernelModel(Kernel):
         self.by_letter = False
         """Whether checks look for what the ISA alone forbids, and hardware is taken to order. No analysis asks for it."""
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
-        self._made: dict[Callable[[KernelModel], Any], Any] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self._first_shape: dict[tuple[int, ...], KernelModel] = {}
@@ -152,12 +152,14 @@ class KernelModel(Kernel):
             self._solved[analysis] = (instance, solve(instance, self.cfg))
         return self._solved[analysis]
 
-    def fact(self, kind: Callable[[KernelModel], B]) -> B:
-        """The instance of *kind*, a class in :mod:`tclint.analyses`, for this function; created once."""
-        if kind not in self._made:
+    def fact(self, kind: Callable[..., B], *given: Hashable) -> B:
+        """The instance of *kind*, a class in :mod:`tclint.analyses` or what else is made of a model and of what is *given*,
+        for this function; created once."""
+        key = (kind, *given)
+        if key not in self._made:
             self.pause()
-            self._made[kind] = kind(self)
-        found: B = self._made[kind]
+            self._made[key] = kind(self, *given)
+        found: B = self._made[key]
         return found
 
     def path(self, query: FactQuery) -> Answer[Path]:

@@ -172,7 +172,7 @@ JOBS = Kind(
 
 _CLASS = (
     "(wgmma|tcgen05-ldst|tcgen05-mma|cp-async|bulk|proxies|convergence|shared-memory|tensor-memory|mbarrier|register-pool"
-    "|availability)"
+    "|deadlock|availability)"
 )
 """The names of the classes of hazards, spelled out, since a run without verdicts does not import them."""
 REQUIREMENTS = Kind(

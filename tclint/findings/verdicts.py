@@ -56,11 +56,16 @@ class HazardClass(Enum):
     """mbarriers are initialised, their phases are not mistaken, and every wait ends (9.7.13.15)."""
     REGISTER_POOL = "register-pool"
     """``setmaxnreg`` never requests registers that the CTA does not have (9.7.19.5)."""
+    DEADLOCK = "deadlock"
+    """No thread waits indefinitely for others: at a barrier, for a phase, for registers or in a loop (9.7.13)."""
     AVAILABILITY = "availability"
     """Version and target of the module have all that it uses."""
 
 
-LIMITS = {HazardClass.PROXIES: "within each thread; PR001 and PR004 are about fences between threads"}
+LIMITS = {
+    HazardClass.PROXIES: "within each thread; PR001 and PR004 are about fences between threads",
+    HazardClass.DEADLOCK: "what waits for no thread of the kernel is taken to end",
+}
 """What a class leaves out that its name suggests. A proof states it, since a reader would take the class to be wider."""
 UNEXECUTED = frozenset((
     HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL, HazardClass.TENSOR_MEMORY,
@@ -141,6 +146,8 @@ class Discharge(Enum):
     """Every path between the two passes a barrier at which all threads of the CTA meet."""
     ATOMIC = "atomic"
     """Both are atomic operations of one type."""
+    ENDS = "ends"
+    """What is waited for ends whatever the threads of the kernel do, or what decides a loop is of its thread alone."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.ir.loops import Loop, LoopNest
+from tclint.ir.loops import Loop, LoopNest, strongly_connected
 from tclint.ir.nodes import Function
 
 if TYPE_CHECKING:
@@ -350,44 +350,8 @@ class CFG:
     def component(self) -> dict[int, int]:
         """For every reachable block, the number of its strongly connected component; no edge leads to a larger
         number."""
-        found: dict[int, int] = {}
-        index: dict[int, int] = {}
-        low: dict[int, int] = {}
-        on: set[int] = set()
-        path: list[int] = []
-        for root in self.order:
-            if root in index:
-                continue
-            index[root] = low[root] = len(index)
-            path.append(root)
-            on.add(root)
-            work: list[tuple[int, Iterator[Edge]]] = [(root, iter(self.successors[root]))]
-            while work:
-                node, edges = work[-1]
-                for edge in edges:
-                    target = edge.target
-                    if target not in index:
-                        index[target] = low[target] = len(index)
-                        path.append(target)
-                        on.add(target)
-                        work.append((target, iter(self.successors[target])))
-                        break
-                    if target in on:
-                        low[node] = min(low[node], index[target])
-                else:
-                    work.pop()
-                    if work:
-                        parent = work[-1][0]
-                        low[parent] = min(low[parent], low[node])
-                    if low[node] == index[node]:
-                        number = len(found)
-                        while True:
-                            member = path.pop()
-                            on.discard(member)
-                            found[member] = number
-                            if member == node:
-                                break
-        return found
+        parts = strongly_connected(self.order, lambda b: (edge.target for edge in self.successors[b]))
+        return {block: number for number, part in enumerate(parts) for block in part}
 
     def control_dependences(self, block: int) -> list[Edge]:
         """The branch edges on which *block* is control-dependent, transitively."""

@@ -6,10 +6,10 @@ are consecutive, a loop is a range. A thousand nested loops as sets of blocks wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-__all__ = ["Loop", "LoopNest"]
+__all__ = ["Loop", "LoopNest", "strongly_connected"]
 
 
 class Loop(AbstractSet[int]):
@@ -128,3 +128,38 @@ def _parents(
                 parent[block] = above[block] = header
                 work += sources[block]
     return parent
+
+
+def strongly_connected(
+    roots: Iterable[int], successors: Callable[[int], Iterable[int]]
+) -> Iterator[list[int]]:
+    """The strongly connected components of what can be reached from *roots*; no edge leads from one to a later one."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on: set[int] = set()
+    path: list[int] = []
+    for root in roots:
+        work = [(root, iter(successors(root)))] if root not in index else []
+        while work:
+            node, following = work[-1]
+            if node not in index:
+                index[node] = low[node] = len(index)
+                path.append(node)
+                on.add(node)
+            for target in following:
+                if target not in index:
+                    work.append((target, iter(successors(target))))
+                    break
+                if target in on:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == index[node]:
+                    part = [path.pop()]
+                    while part[-1] != node:
+                        part.append(path.pop())
+                    on.difference_update(part)
+                    yield part

@@ -309,6 +309,12 @@ class Effects:
         return self.awaits in _ORDERING
 
     @property
+    def may_block(self) -> bool:
+        """Whether its thread may have to wait there, or tests in a loop whether it has to, until others have done something:
+        arrived, ended, or given up what it takes. A wait for operations of its own thread is none."""
+        return self.awaits is not None or self.resource in _TAKEN
+
+    @property
     def at_barrier(self) -> bool:
         """Whether its thread arrives at a barrier that is no mbarrier: of a warp, the CTA or the cluster."""
         return self.arrives in BARRIERS
@@ -392,6 +398,8 @@ _ORDERING = (Barrier.MBARRIER, Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 _BOUNDS = (Resource.MBARRIER_INIT, Resource.MBARRIER_INVAL)
 BARRIERS = (Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 """Those that are no mbarriers, and at which threads of one CTA or cluster wait for each other."""
+_TAKEN = (Resource.TMEM_ALLOC, Resource.REGISTERS)
+"""What others may have."""
 _OF_TENSOR_MEMORY = (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC, Resource.TMEM_RELINQUISH)
 INERT = Effects()
 """The effects of an instruction that has none beside its accesses."""

@@ -17,6 +17,7 @@ prover, which lists the obligations and claims what discharges them, and a check
       (and both together, where a word of shared memory decides a branch)
     tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
+    deadlock                                deadlock        the checkers of convergence and register-pool, own_loops
 
 Several provers ask which bytes an operation and an access have in common: ``disjoint``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, ``counting`` for the counters of their epoch,
@@ -40,6 +41,7 @@ from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.isa.effects import Resource
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
     COPY_GROUPS,
@@ -48,11 +50,12 @@ from tclint.verdicts.completion import (
     Completion,
     bulk_completion,
 )
+from tclint.verdicts.deadlock import Waits
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
-from tclint.verdicts.register_pool import RegisterPool
+from tclint.verdicts.register_pool import pooled
 from tclint.verdicts.shared_order import converged, ordered_in_shared
 from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import events
@@ -155,13 +158,20 @@ def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], 
     return Verdict(name, hazard, Status.PROVED, outcome.obligations, ordered(outcome.assumptions))
 
 
+def _deadlock_free(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of waits, from what is proved of collective instructions and the register pool."""
+    pool = model.fact(pooled, assume) if model.sites(Resource.REGISTERS) else None
+    return Waits(*model.fact(converged, assume), pool).outcome()
+
+
 _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.AVAILABILITY: available,
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
     HazardClass.TMEM_ACCESS: lambda model, assume: Completion(model, TENSOR_GROUPS, assume).outcome(),
     HazardClass.BULK: bulk_completion,
-    HazardClass.CONVERGENCE: converged,
-    HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
+    HazardClass.CONVERGENCE: lambda model, assume: model.fact(converged, assume)[1],
+    HazardClass.REGISTER_POOL: lambda model, assume: model.fact(pooled, assume),
+    HazardClass.DEADLOCK: _deadlock_free,
     HazardClass.SHARED_MEMORY: ordered_in_shared,
     HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),

@@ -19,10 +19,10 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import Collective
 from tclint.verdicts.warp_registers import Pool, PoolCertificate, PoolQuestions, check
 
-__all__ = ["RegisterPool"]
+__all__ = ["GRANTED", "RegisterPool", "pooled"]
 
 _TOGETHER = "all threads of the warpgroup execute it together"
-_GRANTED = "the registers that it requests become available"
+GRANTED = "the registers that it requests become available"
 
 
 class RegisterPool:
@@ -49,7 +49,7 @@ class RegisterPool:
             at = span(self.function, each.site)
             for what, discharge, why in (
                 (_TOGETHER, Discharge.UNIFORM, self._divergence(each)),
-                (_GRANTED, Discharge.POOL, pool.wrong(each.site, launch)),
+                (GRANTED, Discharge.POOL, pool.wrong(each.site, launch)),
             ):
                 obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
                 if why:
@@ -100,3 +100,8 @@ class RegisterPool:
                 if known != (before[target], after[target]):
                     work.append(target)
         return pool
+
+
+def pooled(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of the register pool."""
+    return RegisterPool(model, assume).outcome()

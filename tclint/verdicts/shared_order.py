@@ -356,18 +356,19 @@ class SharedOrder:
         return f"another thread may access the same bytes with {name}, and no CTA barrier separates the two"
 
 
-def converged(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
-    """What is proved of collective instructions.
+def converged(model: KernelModel, assume: frozenset[Assumption]) -> tuple[Convergence, Outcome]:
+    """What is proved of collective instructions, with the levels of registers that it rests on.
 
     ``if (flag < n) return;`` with a shared flag is uniform if no thread may write the flag between the barriers around the
     loads, and that these barriers are full may rest on the branch. The two are proved together, where they are not proved
     without.
     """
-    found = Convergence(model, assume).outcome()
+    uniform = Convergence(model, assume)
+    found = uniform.outcome()
     if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
-        return found
+        return uniform, found
     again = order.uniform.outcome()
-    return replace(again, assumptions=again.assumptions | order.assumed)
+    return order.uniform, replace(again, assumptions=again.assumptions | order.assumed)
 
 
 def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:

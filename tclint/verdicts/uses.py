@@ -13,14 +13,16 @@ from functools import cache
 from tclint.analyses.gaps import hidden
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass
+from tclint.ir.cfg import CFG
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.effects import Resource
 from tclint.replay.bounds import operates
-from tclint.verdicts.checker import names_shared
+from tclint.verdicts.checker import Graph, names_shared
 from tclint.verdicts.completion import BULK_GROUPS, COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS
 from tclint.verdicts.epochs import SHARED
 from tclint.verdicts.mma_checker import MMA_GROUPS
+from tclint.verdicts.own_loops import observing_loops
 from tclint.verdicts.proxy_checker import concerns
 from tclint.verdicts.tensor_space import TENSOR_MEMORY
 from tclint.verdicts.uniform import collective
@@ -39,6 +41,7 @@ _CONCERNS: Mapping[HazardClass, Callable[[Instruction], bool]] = {
     HazardClass.TENSOR_MEMORY: TENSOR_MEMORY.concerns,
     HazardClass.MBARRIER: operates,
     HazardClass.REGISTER_POOL: lambda i: i.effects.resource is Resource.REGISTERS,
+    HazardClass.DEADLOCK: lambda i: i.effects.may_block or collective(0, i) is not None,
 }
 """Class -> whether an obligation of it may be about an instruction that is not a call."""
 
@@ -55,13 +58,14 @@ def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
     def of_callee(name: str) -> Collection[HazardClass]:
         body = module.function(name)
         bodies = () if body is None else (body, *reached(body, module))
-        return {
+        classes = {
             hazard
             for f in bodies
             for use in f.uses
             if use.sites and f.instructions[use.sites[0]].flow != "call"
             for hazard in _classes(f.instructions[use.sites[0]], shares)
         }
+        return classes | {HazardClass.DEADLOCK for f in bodies if _polls(f, CFG(f))}
 
     for use in function.uses:
         sites = [site for site in use.sites if block_of[site] in model.cfg.rank]
@@ -72,10 +76,19 @@ def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
         elif sites:
             for hazard in _classes(function.instructions[sites[0]], shares):
                 found.setdefault(hazard, set()).update(sites)
+    if polls := _polls(function, model.cfg):
+        found.setdefault(HazardClass.DEADLOCK, set()).update(polls)
     if anything := {site for site, _, _ in hidden(model)}:
         for hazard in _CONCERNS:
             found.setdefault(hazard, set()).update(anything)
     return {hazard: frozenset(found[hazard]) for hazard in HazardClass if hazard in found}
+
+
+def _polls(function: Function, cfg: CFG) -> set[int]:
+    """The branches of loops whose end other threads may decide."""
+    blocks = [range(block.start, block.end) for block in cfg.blocks]
+    loops = observing_loops(function, Graph(blocks, cfg.successors, cfg.exits))
+    return {loop.site for loop in loops if loop.by is not None}
 
 
 def _classes(instruction: Instruction, shares: bool) -> Iterator[HazardClass]:

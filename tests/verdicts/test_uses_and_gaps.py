@@ -50,7 +50,7 @@ def test_a_generic_address_may_be_one_of_shared_memory_where_there_is_any() -> N
     ],
 )
 def test_whatever_needs_other_threads_uses_convergence(barrier: str) -> None:
-    assert used(f".reg .f64 %fd<5>;\n{barrier}\nret;") == {"convergence"}
+    assert used(f".reg .f64 %fd<5>;\n{barrier}\nret;") == {"convergence", "deadlock"}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_call_that_is_not_inlined_uses_what_the_callee_does() -> None:
     quiet = long.replace(load, "")
     assert used("call long;\nret;", quiet) == set()
     model = last_kernel(long, kernel("call long;\nret;"))
-    assert {hazard.value for hazard in events(model)} == {"convergence", "shared-memory"}
+    assert {hazard.value for hazard in events(model)} == {"convergence", "shared-memory", "deadlock"}
     for verdict in verdicts(model, only=(HazardClass.CONVERGENCE, HazardClass.SHARED_MEMORY)):
         assert verdict.status is Status.UNKNOWN
         assert "long, which is not inlined" in verdict.reasons[0].what

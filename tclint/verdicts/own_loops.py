@@ -1,0 +1,189 @@
+"""Which loops end whatever other threads do.
+
+A thread stays in a strongly connected part of the control-flow graph until a branch lets it leave. What decides such a branch
+is computed, from what the registers held when the thread entered the part, by the instructions in it. If none of them
+*observes* others, by a load of memory that they may write or by the test of an mbarrier, then what other threads do does not
+decide how often the thread passes the branch before it leaves.
+
+That is shown of one branch of each part, and then of the parts that are left without its block, inner loops for instance: a
+thread cannot stay in these, so it executes the branch again and again until it leaves. A branch on data that has its join
+before the deciding one is passed does not matter, unless what decides is computed in between: which of its sides is executed
+is then decided by the data.
+
+That a loop which decides itself ends is not shown, but taken for granted. This is the trusted side of a proof: from the
+instructions and the edges of the graph alone, it enumerates the loops that may wait for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from tclint.ir.loops import strongly_connected
+from tclint.ir.nodes import Function, Instruction, Memory, Symbol
+from tclint.isa.effects import Exchange
+from tclint.verdicts.checker import Graph
+from tclint.verdicts.uniform import MOVES
+
+__all__ = ["ObservingLoop", "observing_loops"]
+
+
+class ObservingLoop(NamedTuple):
+    """A loop in which a thread observes what others do, or that has no exit."""
+
+    site: int
+    """The branch by which a thread leaves it, or may leave it; the last instruction of one of its blocks if it has none."""
+    by: int | None
+    """The instruction that observes others and decides the branch; None if there is none: the loop decides itself.
+
+    -1 if the loop has no exit."""
+
+
+def observing_loops(
+    function: Function, graph: Graph, unchanging: Callable[[int], bool] = lambda load: False
+) -> Iterator[ObservingLoop]:
+    """The loops of *function* that observe others or have no exit, each with whether it is shown to end whatever they do.
+
+    *unchanging* says whether a load is from memory that no thread writes while the kernel runs.
+    """
+    reachable = graph.reached((0,) if graph.blocks else ())
+    observing = {
+        i
+        for b in reachable
+        for i in graph.blocks[b]
+        if function.instructions[i].writes and _observes(function, i, unchanging)
+    }
+    work = list(_components(graph, reachable))
+    while work:
+        part = work.pop()
+        loop = _Loop(function, graph, part, observing)
+        exits = [b for b in sorted(part) if loop.leaves(b)]
+        if not exits:
+            yield ObservingLoop(graph.blocks[max(part)][-1], -1)
+        elif any(i in observing for b in part for i in graph.blocks[b]):
+            found = {b: loop.decided_by(b) for b in exits}
+            own = next((b for b, by in found.items() if by is None), exits[0])
+            work += () if found[own] is not None else _components(graph, part - {own})
+            yield ObservingLoop(graph.blocks[own][-1], found[own])
+
+
+def _observes(function: Function, site: int, unchanging: Callable[[int], bool]) -> bool:
+    """Whether what an instruction writes to registers may depend on what other threads have done meanwhile.
+
+    What lanes of a warp exchange is computed from their operands, and they execute it together.
+    """
+    instruction = function.instructions[site]
+    match = instruction.match
+    if match is None or match.problem:
+        return True
+    form = match.form
+    if isinstance(form.effects.exchange, Exchange):
+        return False
+    if form.event or form.flow or form.async_writes or form.handled:
+        return True
+    if form.memory:
+        return not (_constant(function, instruction, match.space) or unchanging(site))
+    return not (form.from_operands or form.name.split(".")[0] in MOVES)
+
+
+def _constant(function: Function, load: Instruction, space: str) -> bool:
+    """Whether a load reads constant memory, or a parameter of a kernel."""
+    if space == ".const":
+        return True
+    names = {p.name for p in function.parameters}
+    bases = [o.base for o in load.operands if isinstance(o, Memory)]
+    named = all(isinstance(base, Symbol) and base.name in names for base in bases)
+    return function.entry and space.startswith(".param") and bool(bases) and named
+
+
+class _Loop:
+    """A strongly connected *part* of a graph."""
+
+    def __init__(
+        self, function: Function, graph: Graph, part: frozenset[int], observing: Collection[int]
+    ) -> None:
+        self.instructions, self.graph = function.instructions, graph
+        self.part, self.observing = part, observing
+        self.inside = {
+            b: tuple({e.target: None for e in graph.successors[b] if e.target in part}) for b in part
+        }
+        self.writers: dict[int, list[int]] = {}
+        """Register -> the instructions of the part that write it."""
+        for b in sorted(part):
+            for i in graph.blocks[b]:
+                for register in self.instructions[i].writes:
+                    self.writers.setdefault(register, []).append(i)
+        self.block_of = {i: b for b in part for i in graph.blocks[b]}
+
+    def leaves(self, block: int) -> bool:
+        """Whether a thread may leave the part at the end of *block*."""
+        out = any(edge.target not in self.part for edge in self.graph.successors[block])
+        return out or self.instructions[self.graph.blocks[block][-1]].flow in ("return", "exit", "trap")
+
+    def decided_by(self, block: int) -> int | None:
+        """The first instruction found that observes others and decides the branch of *block*; None if there is none."""
+        regions = self._regions(block)
+        seen, work = set[int](), self._deciding(block)
+        while work:
+            register = work.pop()
+            if register in seen:
+                continue
+            seen.add(register)
+            for i in self.writers.get(register, ()):
+                if i in self.observing:
+                    return i
+                instruction = self.instructions[i]
+                work += (r for r in (*instruction.reads, instruction.guard) if r >= 0)
+                for branch in regions.get(self.block_of[i], ()):
+                    work += self._deciding(branch)
+        return None
+
+    def _deciding(self, block: int) -> list[int]:
+        """The registers that decide by which edge a thread leaves *block*."""
+        last = self.instructions[self.graph.blocks[block][-1]]
+        found = [last.guard] if last.guard >= 0 else []
+        return found + (list(last.reads) if last.flow == "branch-table" else [])
+
+    def _regions(self, end: int) -> Mapping[int, list[int]]:
+        """Block -> the branches that decide whether a thread passes it before it comes to *end*."""
+        post = self._post_dominators(end)
+        found: dict[int, list[int]] = {}
+        for branch, targets in self.inside.items():
+            if branch == end or len(targets) < 2:
+                continue
+            seen, work = set[int](), list(targets)
+            while work:
+                b = work.pop()
+                if b in seen or b == end or (post[branch] >> b & 1 and b != branch):
+                    continue
+                seen.add(b)
+                found.setdefault(b, []).append(branch)
+                work += self.inside[b]
+        return found
+
+    def _post_dominators(self, end: int) -> dict[int, int]:
+        """Block -> the blocks that a thread passes from there until it is at *end*, with one bit for each."""
+        everything = sum(1 << b for b in self.part)
+        post = {b: 1 << b if b == end else everything for b in self.part}
+        changed = True
+        while changed:
+            changed = False
+            for b in sorted(self.part - {end}, reverse=True):
+                common = everything
+                for target in self.inside[b]:
+                    common &= post[target]
+                common |= 1 << b
+                if common != post[b]:
+                    post[b], changed = common, True
+        return post
+
+
+def _components(graph: Graph, blocks: frozenset[int]) -> Iterator[frozenset[int]]:
+    """The strongly connected parts of the graph of *blocks* that have a cycle."""
+
+    def following(b: int) -> Iterator[int]:
+        return (edge.target for edge in graph.successors[b] if edge.target in blocks)
+
+    for part in strongly_connected(sorted(blocks), following):
+        if len(part) > 1 or part[0] in following(part[0]):
+            yield frozenset(part)
