@@ -1385,3 +1385,26 @@ def test_a_kernel_that_shows_no_second_warp_races_if_there_is_one() -> None:
     ((rule, confidence, message),) = found(body, directives="")
     assert (rule, confidence) == ("SM001", Confidence.MEDIUM)
     assert "if the CTA has more than 32 threads" in message
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_variables_of_sibling_scopes_are_different_memory(apart: bool) -> None:
+    """ptxas 13 gives each declaration memory of its own."""
+    declared = ".shared .align 4 .b32 own[128];"
+    again = f"}} {{ {declared}" if apart else ""
+    body = f"""
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r2, %r0, 2;
+    xor.b32 %r4, %r2, 508;
+    {{ {declared}
+    mov.u32 %r1, own;
+    add.u32 %r3, %r1, %r2;
+    {WRITE}
+    {again}
+    mov.u32 %r1, own;
+    add.u32 %r5, %r1, %r4;
+    st.shared.u32 [%r5], %r0; }}
+    ret;
+    """
+    races = [f.rule.id for f in lint(module(kernel(body), header=HEADER)).findings]
+    assert ("SM001" in races) is not apart
