@@ -13,14 +13,16 @@ from math import prod
 from typing import NamedTuple
 
 from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.since_barrier import WritesSince
 from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps
 from tclint.analyses.warp_races import Pairs, race_doubt, warp_races
-from tclint.ir.nodes import Special
+from tclint.ir.nodes import Special, Variable
 from tclint.isa.special_registers import WARP
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
@@ -87,14 +89,53 @@ def in_all_launches(model: KernelModel, direct: Iterable[Conflict], search: Sear
     *direct* are those that are known whatever the launch; *search* finds those of CTAs of one shape, without any in doubt.
     """
     found = [ShapedConflict(model, each) for each in direct]
-    if model.values.shape is None or _decided_by_size(model):
-        found += _in_every_shape(model, search)
-    elif not found and model.function.most_threads is None:
-        found += _in_larger_ctas(model, search)
-    found = found or _for_all_arguments(model, search)
+    if _may_conflict(model):
+        if model.values.shape is None or _decided_by_size(model):
+            found += _in_every_shape(model, search)
+        elif not found and model.function.most_threads is None:
+            found += _in_larger_ctas(model, search)
+        found = found or _for_all_arguments(model, search)
     if has_warps(model):
         return found
     return [each if each.condition else each._replace(condition=_more_than(WARP)) for each in found]
+
+
+def _may_conflict(model: KernelModel) -> bool:
+    """Whether a store and another access to its variable may be in one barrier interval, whatever the launch.
+
+    The barriers that count are those that all threads pass in every launch. Shared memory whose size the launch decides
+    is one variable.
+    """
+    cfg, values, shared = model.cfg, model.values, model.shared
+
+    def for_all(site: int) -> bool:
+        edges = cfg.control_dependences(cfg.block_of[site])
+        predicates = (model.reachability.edge_predicate(edge) for edge in edges)
+        return all(p is None or values.uniformity(p) <= UniformityScope.CTA for p in predicates)
+
+    sites = [i for i in shared.sites if cfg.block_of[i] in cfg.rank]
+    writers = frozenset(shared.writers).intersection(sites)
+    barriers = frozenset(filter(for_all, model.fact(HappensBefore).partial_barriers.full))
+    if any(model.reached_from((i,), (i,), barriers) for i in writers):
+        return True
+    variables = {i: set(_variables(model, i)) for i in sites}
+    for start in (-1, *barriers):
+        interval = model.reached_from((start,), sites, barriers)
+        for i in writers & interval:
+            own = variables[i]
+            if any(None in own | variables[j] or own & variables[j] for j in interval if i != j):
+                return True
+    return False
+
+
+def _variables(model: KernelModel, site: int) -> Iterator[Variable | None]:
+    """The variables that an instruction may access; None for an unknown one, and for those without a size."""
+    for access in model.shared.accesses(site):
+        origins = model.shared.origins(access.address)
+        known = [v for origin in origins if (v := model.values.variable(origin)) is not None]
+        yield from (v if v.size else None for v in known)
+        if not known:
+            yield None
 
 
 def _decided_by_size(model: KernelModel) -> bool:
@@ -261,9 +302,12 @@ def _for_all_arguments(model: KernelModel, search: Search) -> list[ShapedConflic
     idle = 0
     for shape in shapes:
         size = prod(shape)
-        for number in (size, size // 2, *_ARGUMENTS):
-            # No thread does the work beyond a bound on the thread index that is more than the threads.
-            arguments = {word: min(number, size) if word in bounds else number for word in words}
+        # No thread does the work beyond a bound on the thread index that is more than the threads.
+        launches = dict.fromkeys(
+            tuple((word, min(number, size) if word in bounds else number) for word in words)
+            for number in (size, size // 2, *_ARGUMENTS)
+        )
+        for arguments in map(dict, launches):
             shaped = model.shaped(shape, arguments)
             if left and not all(_several_warps(shaped, each.conflict) for each in left):
                 idle = max(idle, *arguments.values())

@@ -80,8 +80,7 @@ def ambiguous(model: Kernel) -> set[str]:
         for v in scope.values()
         if v.space != ".param" and v.size
     )
-    again = {name for name, count in names.items() if count > 1}
-    return again | {n for f in functions for n in f.redeclared if f.variables[n].space != ".param"}
+    return {name for name, count in names.items() if count > 1}
 
 
 def _unknown_call(model: Kernel, callee: str) -> str:

@@ -28,7 +28,7 @@ from tclint.dataflow import (
 )
 from tclint.dataflow.feasible_paths import concrete_entry_path
 from tclint.dataflow.kernel import Kernel
-from tclint.dataflow.views import ThreadContext
+from tclint.dataflow.views import ThreadContext, Views
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.isa.target import Version
@@ -123,6 +123,7 @@ class KernelModel(Kernel):
         function = replace(self.function, directives=directives, arguments=arguments or {})
         model = KernelModel(function, self.module, self.toolkit, self.pause)
         model.cfg, model.ledger = self.cfg, self.ledger
+        model.views = Views(model.reachability, self.views)
         if not arguments and not self._first_shape:
             self._first_shape[shape] = model
         return model

@@ -18,9 +18,13 @@ from typing import NamedTuple
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
+from tclint.values import PathSubstitution, Values
 from tclint.values.nodes import Phi, Value
 
-__all__ = ["refuted_comparisons"]
+__all__ = ["Invariant", "loop_invariants"]
+
+Literal = tuple[Value, bool]
+"""A predicate and its truth."""
 
 MAX_EDGES_PER_NEST = 256
 """Edges that may be followed to find the segments between the headers of one loop nest."""
@@ -28,13 +32,26 @@ MAX_PAIRS_PER_NEST = 8
 """Pairs of values for which one loop nest may be searched: each is tried with every candidate constant."""
 
 
-class _Candidate(NamedTuple):
-    """The claim that a value is at least another value plus a constant."""
+class Invariant(NamedTuple):
+    """The claim that a value is at least another value plus a number: one that holds, or a candidate.
+
+    The two values are those of the current iteration, each given by the header of the loop that carries it and its register.
+    """
 
     head: int
-    """The inner one of the loops that carry the two values."""
-    below: Value
-    """The comparison that contradicts the claim."""
+    """The inner one of the two loops."""
+    more: tuple[int, int]
+    less: tuple[int, int]
+    number: int
+
+    def contradicted_by(self, values: Values, cfg: CFG) -> Value:
+        """The comparison that contradicts the claim."""
+        more, less = (
+            values.before(register, cfg.blocks[head].start) for head, register in (self.more, self.less)
+        )
+        width = width_of(values.function.registers[self.more[1]].type) or 32
+        least = values.add(less, values.constant(self.number))
+        return values.representative(values.compare("lt", more, least, True, width))
 
 
 class _Segment(NamedTuple):
@@ -45,26 +62,38 @@ class _Segment(NamedTuple):
     edges: tuple[Edge, ...]
 
 
-def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[Value]]:
-    """For each loop header in the nest with outermost header *root*, the comparisons that are false in all iterations.
+class _Assumptions(NamedTuple):
+    """What a path along a segment assumes, and what values become on it."""
 
-    The comparisons are in terms of the values of the current iteration.
-    """
-    candidates, kept = _candidates(reachability, root), list[_Candidate]()
+    segment: _Segment
+    along: PathSubstitution
+    before: tuple[Literal, ...]
+    """At its start."""
+    passed: tuple[Literal, ...]
+    """At its branches."""
+
+
+def loop_invariants(reachability: Reachability, root: int) -> list[Invariant]:
+    """What holds in all iterations of the loops in the nest with outermost header *root*."""
+    candidates = _candidates(reachability, root)
     segments = _segments(reachability.cfg, root) if candidates else None
-    while segments is not None:
+    if segments is None:
+        return []
+    paths = [path for path in (_assumptions(reachability, each) for each in segments) if path is not None]
+    while True:
         kept = candidates
-        for segment in segments:
-            kept = _preserved(reachability, segment, kept, candidates)
+        for path in paths:
+            kept = _preserved(reachability, path, kept, candidates)
         if len(kept) == len(candidates):
-            break
+            return [*kept]
         candidates = kept
-    heads = reachability.cfg.loops.keys() & reachability.cfg.loops[root]
-    return {head: [b.below for b in kept if b.head == head] for head in heads}
 
 
-def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
-    """Bounds of the differences that branches test: 0, and the differences before the first iteration."""
+def _candidates(reachability: Reachability, root: int) -> dict[Invariant, Value]:
+    """Bounds of the differences that branches test: 0, and the differences before the first iteration.
+
+    Each has the comparison that contradicts it.
+    """
     cfg, values = reachability.cfg, reachability.values
     loop = cfg.loops[root]
     pairs: dict[tuple[int, int], int] = {}
@@ -79,22 +108,19 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
                 if inner in cfg.loops[outer]:
                     pairs[x, y] = inner
     if len(pairs) > MAX_PAIRS_PER_NEST:
-        return []
+        return {}
     numbers = {0}
     for source in cfg.sources[root]:
         for both in pairs if source not in loop else ():
             x, y = (values.after_block(values.phi(v).register, source) for v in both)
             difference = values.constant_of(values.add(x, values.times(y, -1)))
             numbers |= {difference, -difference} if difference is not None else set()
-    found = []
+    found: list[Invariant] = []
     for x, y in sorted(pairs, key=lambda pair: [(values.phi(v).block, values.phi(v).register) for v in pair]):
-        width = width_of(values.function.registers[values.phi(x).register].type) or 32
-        for more, less in ((x, y), (y, x)):
-            for number in sorted(numbers):
-                least = values.add(less, values.constant(number))
-                below = values.representative(values.compare("lt", more, least, True, width))
-                found.append(_Candidate(pairs[x, y], below))
-    return found
+        places = [(values.phi(v).block, values.phi(v).register) for v in (x, y)]
+        for more, less in (places, places[::-1]):
+            found += [Invariant(pairs[x, y], more, less, number) for number in sorted(numbers)]
+    return {each: each.contradicted_by(values, cfg) for each in found}
 
 
 def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
@@ -120,20 +146,36 @@ def _segments(cfg: CFG, root: int) -> list[_Segment] | None:
     return None if work else found
 
 
-def _preserved(
-    reachability: Reachability, segment: _Segment, tested: list[_Candidate], assumed: list[_Candidate]
-) -> list[_Candidate]:
-    """The candidates among *tested* that hold at the end of a segment if those *assumed* hold at its start."""
-    if not any(b.head == segment.target for b in tested):
-        return tested
+def _assumptions(reachability: Reachability, segment: _Segment) -> _Assumptions | None:
+    """What a path along *segment* assumes apart from invariants; None if no path does."""
     cfg, values = reachability.cfg, reachability.values
-    passed = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
-    along = values.along(segment.edges, frozenset(chain.from_iterable(passed)))
-    literals = list(reachability.path_condition(segment.edges[0].source, in_iteration=True).items())
+    sites = (range(cfg.blocks[e.source].start, cfg.blocks[e.source].end) for e in segment.edges)
+    along = values.along(segment.edges, frozenset(chain.from_iterable(sites)))
+    before = tuple(reachability.path_condition(segment.edges[0].source, in_iteration=True).items())
+    predicates = ((k, edge, reachability.edge_predicate(edge)) for k, edge in enumerate(segment.edges))
+    passed = tuple(
+        (values.representative(along.walk(p, k)), edge.value) for k, edge, p in predicates if p is not None
+    )
+    if not values.satisfiable((*before, *passed)):
+        return None
+    return _Assumptions(segment, along, before, passed)
+
+
+def _preserved(
+    reachability: Reachability,
+    path: _Assumptions,
+    tested: dict[Invariant, Value],
+    assumed: dict[Invariant, Value],
+) -> dict[Invariant, Value]:
+    """The candidates among *tested* that hold at the end of a segment if those *assumed* hold at its start."""
+    segment, along, before, passed = path
+    concerned = [b for b in tested if b.head == segment.target]
+    if not concerned:
+        return tested
     if segment.source >= 0:
-        literals += [(b.below, False) for b in assumed if cfg.dominates(b.head, segment.source)]
-    for k, edge in enumerate(segment.edges):
-        p = reachability.edge_predicate(edge)
-        if p is not None:
-            literals.append((values.representative(along.walk(p, k)), edge.value))
-    return [b for b in tested if b.head != segment.target or values.contradicts(along(b.below), literals)]
+        dominates = reachability.cfg.dominates
+        before += tuple((below, False) for b, below in assumed.items() if dominates(b.head, segment.source))
+    after = [along(tested[b]) for b in concerned]
+    holds = reachability.values.contradicted(after, (*before, *passed))
+    lost = {b for b, held in zip(concerned, holds, strict=True) if not held}
+    return {b: below for b, below in tested.items() if b not in lost} if lost else tested

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from tclint._dataclass import dataclass
-from tclint.dataflow.loop_invariants import refuted_comparisons
+from tclint.dataflow.loop_invariants import Invariant, loop_invariants
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Site
@@ -49,8 +49,9 @@ class ThreadContext:
 class Views:
     """The thread contexts of one function's instructions, and what follows from them."""
 
-    def __init__(self, reachability: Reachability) -> None:
-        self.reachability = reachability
+    def __init__(self, reachability: Reachability, general: Views | None = None) -> None:
+        """*general* are the views of the same function in more executions: what holds in all of these is not proved again."""
+        self.reachability, self.general = reachability, general
         self.cfg = reachability.cfg
         self.values = reachability.values
         self._contexts: dict[int, ThreadContext] = {}
@@ -67,6 +68,7 @@ class Views:
         self._exclusive: dict[tuple[int, int], bool] = {}
         self._iteration_facts: dict[int, PathCondition] = {}
         self._never: dict[int, list[int]] = {}
+        self._known_invariants: dict[int, list[Invariant]] = {}
         self._never_above: dict[int, tuple[int, ...]] = {}
 
     def unreachable_after(self, edge: Edge, sites: AbstractSet[Site]) -> AbstractSet[Site]:
@@ -209,8 +211,20 @@ class Views:
         They are in terms of the values of the current iteration.
         """
         if head in self._nests and head not in self._never:
-            self._never |= refuted_comparisons(self.reachability, self._nests[head])
+            root = self._nests[head]
+            heads = self.cfg.loops.keys() & self.cfg.loops[root]
+            self._never |= {each: [] for each in heads}
+            for invariant in self._invariants(root):
+                self._never[invariant.head].append(invariant.contradicted_by(self.values, self.cfg))
         return self._never.get(head, [])
+
+    def _invariants(self, root: int) -> list[Invariant]:
+        """The invariants of the nest of loops with outermost header *root*."""
+        if self.general is not None:
+            return self.general._invariants(root)
+        if root not in self._known_invariants:
+            self._known_invariants[root] = loop_invariants(self.reachability, root)
+        return self._known_invariants[root]
 
     @cached_property
     def _nests(self) -> dict[int, int]:

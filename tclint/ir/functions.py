@@ -37,6 +37,7 @@ from tclint.ir.nodes import (
     Variable,
     Vector,
     registers,
+    renamed,
     symbols,
 )
 from tclint.ir.operands import (
@@ -84,8 +85,8 @@ class FunctionBuilder:
 
     __slots__ = (
         "base", "constants", "elements", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
-        "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
-        "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
+        "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts",
+        "several", "tables", "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
 
     def __init__(self, function: Function, text: str, isa: Table, outer: Mapping[str, Variable]) -> None:
@@ -132,6 +133,8 @@ class FunctionBuilder:
         self.located: list[tuple[int, Location]] = []
         self.unlocated: list[tuple[tuple[int, int, int], int, int]] = []
         self.variables: dict[str, Variable] = {}
+        self.several = set[str]()
+        """The names that several scopes declare for different variables."""
 
     def finish(self) -> Function:
         """The function, with all that was collected for it; what it has none of is shared with other functions."""
@@ -191,7 +194,6 @@ class FunctionBuilder:
         self.scope.last = end - self.base
         if message := misaligned(text):
             self.trouble("alignment", start, end, message)
-        external = ".extern" in text
         for space, kind, name, count, variable in declared(text):
             if space in ("reg", "sreg"):
                 length = variable.size // (size_of(kind) or 1)
@@ -221,11 +223,34 @@ class FunctionBuilder:
                     self.scope.absent.discard(name)
                     self.declare_register(name, kind, length)
             else:
-                if name != "_" and not external:
+                variable = self.own(variable)
+                if name != "_":
                     self.claim(name, start, end)
-                again = name in self.variables and space != "param" and not external
-                if self.variables.setdefault(name, variable) != variable or again:
+                if self.variables.setdefault(variable.name, variable) != variable:
                     self.function.redeclared |= {name}
+
+    def own(self, variable: Variable) -> Variable:
+        """*variable*, which the current scope declares, under a name of its own if another scope declares that name.
+
+        Each declaration is a variable of its own (5.4.1), and ptxas gives each its own memory. Parameters of calls keep
+        their name: those of each call are declared beside it.
+        """
+        name, known = variable.name, self.variables.get(variable.name)
+        if known is None or name in self.scope.variables or known.space == variable.space == ".param":
+            return variable
+        number = 2
+        while f"{name}#{number}" in self.variables:
+            number += 1
+        self.scope.apart[name] = f"{name}#{number}"
+        self.several.add(name)
+        return variable._replace(name=self.scope.apart[name])
+
+    def visible(self, name: str) -> str:
+        """The name that the function has for the variable called *name* in the current scope."""
+        scope: BraceScope | None = self.scope if name in self.several else None
+        while scope is not None and name not in scope.apart and name not in scope.variables:
+            scope = scope.parent
+        return name if scope is None else scope.apart.get(name, name)
 
     def declare_register(self, name: str, kind: str, length: int) -> None:
         """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
@@ -623,7 +648,7 @@ class FunctionBuilder:
         and so have those of ``.u32`` in all dimensions but the first. An index that is no constant is not supported."""
         self.elements = True
         parameters = {parameter.name: parameter for parameter in self.function.parameters}
-        variable = self.variables.get(array) or parameters.get(array) or self.outer.get(array)
+        variable = self.variables.get(self.visible(array)) or parameters.get(array) or self.outer.get(array)
         number = parse_operand(index, self.lookup)
         if isinstance(number, Immediate) and isinstance(number.value, int):
             return Symbol(array, number.value * (width_of(variable.type) // 8 if variable is not None else 1))
@@ -674,8 +699,11 @@ class FunctionBuilder:
             self.jump(owner, index, owner.tables.get(name, [name]))
 
     def symbols(self, instruction: Instruction) -> None:
-        """Record the names that are not registers, to be resolved in the module; branch targets are resolved in
-        ``close``."""
+        """Give variables their own names (:meth:`own`), and record the names that are not registers, to be resolved in the
+        module; branch targets are resolved in ``close``."""
+        if self.several and instruction.flow not in ("branch", "branch-table"):
+            names = {name: self.visible(name) for name in symbols(instruction.operands)}
+            instruction.operands = tuple(renamed(operand, names) for operand in instruction.operands)
         if instruction.flow == "call" and instruction.callee:
             self.names.append((len(self.instructions) - 1, instruction.callee, False))
         if instruction.flow in ("branch", "branch-table", "call"):

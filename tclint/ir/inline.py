@@ -22,15 +22,10 @@ from tclint.ir.nodes import (
     Immediate,
     Instruction,
     Location,
-    Memory,
     Module,
-    Negated,
-    Not,
-    Operand,
-    OperandPair,
     Register,
     Symbol,
-    Vector,
+    renamed,
 )
 from tclint.ir.operands import shape
 from tclint.isa.table import table
@@ -40,7 +35,7 @@ __all__ = ["callees", "inlinable", "inline", "reached"]
 MAX_INSTRUCTIONS = 50_000
 """The size to which a function may grow by inlining; a call that would exceed it stays a call."""
 Names = dict[str, str]
-"""Parameter of a callee, or variable that it passes on -> its name in the function into which it is inlined."""
+"""Parameter of a callee, variable that it passes on, or variable that another function also declares -> its name in the function into which it is inlined."""
 
 Parts = dict[int, int]
 """Byte offset of a part of a parameter -> its register."""
@@ -145,6 +140,8 @@ class _Inliner:
         self.labels: dict[int, str] = {}
         self.locations: list[tuple[int, Location]] = []
         self.variables = dict(function.variables)
+        self.owners = dict.fromkeys(function.variables, function.name)
+        """Variable -> the function that declares it; of several, the first one whose body is copied."""
         self.branch = table().match("bra", ("s",))
         self._known: dict[str, Parameters] = {}
 
@@ -257,7 +254,7 @@ class _Inliner:
         assert found is not None
         access, offset = found[1], body.start - self.result.start
         for at, item in access.parts():
-            item = _moved(item, shift, {})
+            item = renamed(item, {}, shift)
             to, source = (parts[at], item) if access.stores else (item, parts[at])
             assert isinstance(to, int)
             kind = "f" if isinstance(source, Immediate) and isinstance(source.value, float) else "b"
@@ -295,6 +292,8 @@ class _Inliner:
         for name, variable in callee.variables.items():
             if variable.space == ".param":  # a parameter that it passes on is a new variable in each call
                 own.setdefault(name, f"{name}.{inner}")
+            elif variable.size and self.owners.setdefault(name, callee.name) != callee.name:
+                own[name] = f"{name}#{callee.name}"  # one variable for all calls of the callee
             self.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
         result.registers.extend(callee.registers)
         self._body(callee, inner, (*active, callee.name), own, passed)
@@ -308,7 +307,7 @@ class _Inliner:
             instruction.match,
             instruction.guard + shift if instruction.guard >= 0 else -1,
             instruction.negated,
-            tuple(_moved(o, shift, names) for o in instruction.operands),
+            tuple(renamed(o, names, shift) for o in instruction.operands),
             tuple(r + shift for r in instruction.reads),
             tuple(r + shift for r in instruction.writes),
             instruction.start + offset,
@@ -331,26 +330,3 @@ def _arguments(call: Instruction, callee: Function) -> list[tuple[str, str, bool
         for parameter, (name, result) in zip(callee.parameters, given, strict=True)
         if name
     ]
-
-
-def _moved(operand: Operand, shift: int, names: Names) -> Operand:
-    """*operand* with its registers renumbered by *shift* and its symbols renamed by *names*."""
-    if isinstance(operand, int):
-        return operand + shift
-    if isinstance(operand, Symbol):
-        return operand._replace(name=names[operand.name]) if operand.name in names else operand
-    if isinstance(operand, Vector):
-        return Vector(tuple(_moved(o, shift, names) for o in operand.items))
-    if isinstance(operand, Memory):
-        return Memory(
-            _moved(operand.base, shift, names),
-            operand.offset,
-            tuple(_moved(o, shift, names) for o in operand.extras),
-        )
-    if isinstance(operand, OperandPair):
-        return OperandPair(_moved(operand.first, shift, names), _moved(operand.second, shift, names))
-    if isinstance(operand, Not):
-        return Not(operand.register + shift)
-    if isinstance(operand, Negated):
-        return Negated(operand.register + shift)
-    return operand

@@ -368,6 +368,26 @@ def symbols(operands: Iterable[Operand]) -> Iterator[str]:
     return (operand.name for operand in _leaves(operands) if isinstance(operand, Symbol))
 
 
+def renamed(operand: Operand, names: Mapping[str, str], shift: int = 0) -> Operand:
+    """*operand* with its symbols renamed by *names*, and its registers renumbered by *shift*."""
+    if isinstance(operand, int):
+        return operand + shift
+    if isinstance(operand, Symbol):
+        return operand._replace(name=names[operand.name]) if operand.name in names else operand
+    if isinstance(operand, Vector):
+        return Vector(tuple(renamed(o, names, shift) for o in operand.items))
+    if isinstance(operand, Memory):
+        extras = tuple(renamed(o, names, shift) for o in operand.extras)
+        return Memory(renamed(operand.base, names, shift), operand.offset, extras)
+    if isinstance(operand, OperandPair):
+        return OperandPair(renamed(operand.first, names, shift), renamed(operand.second, names, shift))
+    if isinstance(operand, Not):
+        return Not(operand.register + shift)
+    if isinstance(operand, Negated):
+        return Negated(operand.register + shift)
+    return operand
+
+
 def _leaves(operands: Iterable[Operand]) -> Iterator[Operand]:
     """What *operands* consist of, apart from registers."""
     for operand in operands:
@@ -502,9 +522,9 @@ class Function:
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)
+    """Those of all scopes. Of several with one name, the second one is called ``name#2`` here and in operands."""
     redeclared: frozenset[str] = frozenset()
-    """The variables that several scopes declare, and the parameters that they declare differently; ``variables`` has the
-    first declaration of each."""
+    """The parameters of calls that several scopes declare differently; ``variables`` has the first declaration of each."""
     parameters: Sequence[Variable] = ()
     formals: tuple[Sequence[Variable], Sequence[Variable]] | None = None
     """Its results and its parameters as declared; None if the last parameter is an array without a size."""

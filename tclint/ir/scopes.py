@@ -19,7 +19,9 @@ _RANGE = pattern(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 class BraceScope:
     """One brace scope: the names declared in it, and a cache of the names looked up through it."""
 
-    __slots__ = ("absent", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables")
+    __slots__ = (
+        "absent", "apart", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables",
+    )  # fmt: skip
 
     def __init__(self, parent: BraceScope | None) -> None:
         self.parent = parent
@@ -29,6 +31,8 @@ class BraceScope:
         self.labels: dict[str, int] = {}
         self.tables: dict[str, list[str]] = {}
         self.variables: set[str] = set()
+        self.apart: dict[str, str] = {}
+        """Variables that another scope declares, too -> the names that the function has for those of this scope."""
         self.absent: set[str] = set()  # names known not to be registers
         self.pending: dict[
             str, list[tuple[int, int]]

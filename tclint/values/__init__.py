@@ -212,7 +212,8 @@ class Values:
         """Whether a predicate holds under a path condition; None: neither answer follows."""
         self.refine = conditions.refine
         """A path condition extended by the truth of a predicate, and by what follows structurally."""
-        self.unsatisfiable, self.contradicts = conditions.unsatisfiable, conditions.contradicts
+        self.unsatisfiable, self.satisfiable = conditions.unsatisfiable, conditions.satisfiable
+        self.contradicted = conditions.contradicted
         self.contradictions = conditions.contradictions
         """Whether facts, or a predicate and facts, are certain to exclude each other."""
         self.compared, self.differences = conditions.compared, conditions.differences

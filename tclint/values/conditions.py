@@ -194,21 +194,26 @@ class Conditions:
                 if sorted(factor for _, factor in self.table.linear(base)[0]) == [-1, 1]:
                     yield base
 
-    def contradicts(self, p: Value, literals: Iterable[tuple[int, bool]]) -> bool:
-        """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
-        number = self.table.constant_of(p)
-        if number == 0:
-            return True
+    def satisfiable(self, literals: Sequence[tuple[Value, bool]]) -> bool:
+        """False if the *literals* are certainly unsatisfiable."""
+        return self._together(literals[::-1]) is not None
+
+    def contradicted(
+        self, predicates: Iterable[Value], literals: Sequence[tuple[Value, bool]]
+    ) -> Iterator[bool]:
+        """For each of *predicates*, whether it cannot hold where all the *literals* do, if any do."""
         # Whether one literal refutes another may depend on which of them is assumed first.
-        literals = tuple(literals)
         facts = self._together(literals[::-1])
-        if facts is None:
+        return (facts is None or self._contradicted(p, literals, facts) for p in predicates)
+
+    def _contradicted(self, p: Value, literals: Sequence[tuple[Value, bool]], facts: PathCondition) -> bool:
+        """Whether *p* cannot hold where all the *literals* do, which are *facts* in reverse order."""
+        number = self.table.constant_of(p)
+        if number is not None:
+            return not number or self._together(literals) is None
+        if self.entails(p, facts) is False or self.unsatisfiable(self.refine(p, True, facts), facts):
             return True
-        if not number:
-            if self.entails(p, facts) is False or self.unsatisfiable(self.refine(p, True, facts), facts):
-                return True
-            literals = (p, True), *literals
-        return self._together(literals) is None
+        return self._together(((p, True), *literals)) is None
 
     def unsatisfiable(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
         """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.cta_shapes import in_all_launches
+from tclint.analyses.model import KernelModel
 from tclint.findings.scales import Confidence, Method
-from tests.tools.support import OWN_WORD, by_rule, kernel, lint, module
+from tests.tools.support import OWN_WORD, by_rule, kernel, lint, model, module
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
 START = f"""
@@ -1385,3 +1387,76 @@ def test_a_kernel_that_shows_no_second_warp_races_if_there_is_one() -> None:
     ((rule, confidence, message),) = found(body, directives="")
     assert (rule, confidence) == ("SM001", Confidence.MEDIUM)
     assert "if the CTA has more than 32 threads" in message
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_variables_of_sibling_scopes_are_different_memory(apart: bool) -> None:
+    """ptxas 13 gives each declaration memory of its own."""
+    declared = ".shared .align 4 .b32 own[128];"
+    again = f"}} {{ {declared}" if apart else ""
+    body = f"""
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r2, %r0, 2;
+    xor.b32 %r4, %r2, 508;
+    {{ {declared}
+    mov.u32 %r1, own;
+    add.u32 %r3, %r1, %r2;
+    {WRITE}
+    {again}
+    mov.u32 %r1, own;
+    add.u32 %r5, %r1, %r4;
+    st.shared.u32 [%r5], %r0; }}
+    ret;
+    """
+    races = [f.rule.id for f in lint(module(kernel(body), header=HEADER)).findings]
+    assert ("SM001" in races) is not apart
+
+
+TILES = """
+    .shared .align 16 .b8 one[4096];
+    .shared .align 16 .b8 two[4096];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %tid.y;
+    mad.lo.u32 %r2, %r1, 16, %r0;
+    shl.b32 %r2, %r2, 2;
+    mov.u32 %r3, one;
+    mov.u32 %r4, {second};
+    xor.b32 %r7, %r2, 64;
+    add.u32 %r7, %r3, %r7;
+    add.u32 %r3, %r3, %r2;
+    add.u32 %r4, %r4, %r2;
+    mov.u32 %r10, 0;
+more:
+    st.shared.u32 [%r3], %r0;
+    st.shared.u32 [%r4{apart}], %r0;
+    bar.sync 0;
+    ld.shared.u32 %r6, [%r7];
+    {last}
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p1, %r10, %r9;
+    @%p1 bra more;
+    st.global.u32 [%rd1], %r6;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "last", "shapes"),
+    [
+        ("two", "bar.sync 0;", False),
+        ("two", "", True),  # a store of the next iteration may be before the load of another warp
+        ("one+64", "bar.sync 0;", True),
+        ("two", "@%p2 bra more;\nbar.sync 0;", True),
+        ("two", "setp.lt.u32 %p3, %r0, 8;\n@%p3 bra no;\nbar.sync 0;\nno:", True),  # not a barrier of all
+    ],
+)
+def test_no_shape_is_tried_where_a_barrier_is_between_any_two_accesses_to_a_variable(
+    second: str, last: str, shapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "ld.param.u32 %r9, [number];\nld.param.u64 %rd1, [pointer];" + TILES
+    kernel = model(
+        body.format(second=second.split("+")[0], last=last, apart="+64" * ("+" in second)), directives=""
+    )
+    tried = list[KernelModel]()
+    assert not in_all_launches(kernel, (), lambda shaped, pairs: tried.append(shaped) or ())
+    assert bool(tried) is shapes

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import views
 from tclint.values import Values
 from tclint.values.nodes import Compare, Constant, Phi, Sum
 from tests.tools.support import label, model, register
@@ -72,6 +74,26 @@ def test_the_filled_counter_is_never_below_the_used_one(
     used, filled = (m.values.before(register(m.function, r), outer) for r in ("%r2", "%r3"))
     after = m.values.representative(m.values.compare("lt", filled, used, True, 32))
     assert (after in m.views.never_true(m.cfg.block_of[outer])) is kept
+
+
+@pytest.mark.parametrize("ahead", [2, 1])
+def test_what_holds_in_all_launches_is_not_proved_again_for_one(
+    ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = FILL.format(first="0", ahead=ahead, skips="", step="1")
+    m = model(text, parameters=".param .u32 number", directives="")
+    block = m.cfg.block_of[label(m.function, "outer")]
+
+    def claims(of: KernelModel) -> list[tuple[str, str]]:
+        comparisons = map(of.values.node, of.views.never_true(block))
+        return [(repr(of.values.node(c.left)), repr(of.values.linear(c.right))) for c in comparisons]
+
+    general = claims(m)
+    assert general
+    monkeypatch.setattr(views, "loop_invariants", None)
+    assert len(claims(m.shaped((64,), {("number", 0): 5}))) == len(general)
+    with pytest.raises(TypeError):
+        claims(model(text, parameters=".param .u32 number", directives=""))
 
 
 def _block(draw: Any, most: int) -> list[tuple[Any, ...]]:

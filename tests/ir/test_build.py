@@ -15,7 +15,7 @@ from tclint.ir import SINK, Function, Immediate, Memory, Not, OperandPair, Speci
 from tclint.ir.declarations import ONE_REGISTER, declared
 from tclint.ir.features import note
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import FeatureUse, Location, Negated
+from tclint.ir.nodes import FeatureUse, Location, Negated, symbols
 from tests.tools.ptxas import find_ptxas
 from tests.tools.support import HEADER, REGISTERS, built, function, kernel, module, register
 
@@ -94,6 +94,37 @@ def test_a_name_seen_from_outside_is_hidden_once_it_is_declared_inside() -> None
     a, b, c = (ins.writes[0] for ins in f.instructions)
     assert a == c
     assert b != a
+
+
+def test_each_scope_has_a_variable_of_its_own() -> None:
+    f = body(
+        """
+    .reg .b32 %r<4>;
+    .shared .b32 x[4];
+    { mov.u32 %r0, x; .shared .b64 x; mov.u32 %r0, x; { ld.shared.b32 %r1, [x+4]; } }
+    { .local .b32 x[2]; mov.u32 %r0, x[1]; { .shared .b64 x; st.shared.v2.b32 [x], {%r0, %r1}; } }
+    { .shared .b32 x; { x: bra x; } }
+    mov.u32 %r0, x;
+    """
+    )
+    assert not f.errors
+    assert not f.redeclared
+    of_operands = [next(symbols(i.operands)) for i in f.instructions]
+    assert of_operands == ["x", "x#2", "x#2", "x#3", "x#4", "x", "x"]
+    assert [(v.name, v.space, v.size) for v in f.variables.values() if v.space != ".param"] == [
+        ("x", ".shared", 16), ("x#2", ".shared", 8), ("x#3", ".local", 8), ("x#4", ".shared", 8), ("x#5", ".shared", 4),
+    ]  # fmt: skip
+
+
+def test_parameters_of_calls_that_are_declared_alike_have_one_name() -> None:
+    f = body(
+        ".reg .b32 %r<2>;\n{ .param .b32 x; }\n{ .param .b32 x; }\n{ .shared .b32 x; ld.shared.b32 %r1, [x]; }"
+    )
+    assert [(name, v.space) for name, v in f.variables.items() if "x" in name] == [
+        ("x", ".param"),
+        ("x#2", ".shared"),
+    ]
+    assert [*symbols(f.instructions[0].operands)] == ["x#2"]
 
 
 def test_a_register_declared_twice() -> None:
@@ -477,6 +508,15 @@ def test_parameters_of_an_inlined_call_are_moves() -> None:
     assert loaded.reads == stored.writes
     assert stored.reads == low.writes
     assert not any(ins.match is None or ins.match.problem for ins in f.instructions)
+
+
+def test_the_variable_of_a_callee_is_not_that_of_its_caller() -> None:
+    own = ".shared .b32 x;\nfence.proxy.async;\nst.shared.b32 [x], 1;\n"
+    m = built(module(f".func get()\n{{\n{own}ret;\n}}", kernel(f"call get;\n{own}call get;\nret;")))
+    f = inline(m.functions[1], inlinable(m))
+    stored = [name for i in f.instructions if i.name == "st.shared" for name in symbols(i.operands)]
+    assert stored == ["x#get", "x", "x#get"]
+    assert f.variables.keys() >= set(stored)
 
 
 def test_the_moves_of_a_parameter_are_where_its_accesses_were() -> None:

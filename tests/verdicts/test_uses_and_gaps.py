@@ -152,7 +152,7 @@ INNER = "{\n.shared .align 8 .b64 a[2];\n.reg .b32 %r1;\nmov.u32 %r1, a;\n}"
     ("before", "body", "known"),
     [
         (".shared .align 8 .b64 a[2];", INNER, False),
-        ("", f"{INNER}\n{INNER}", False),
+        ("", f"{INNER}\n{INNER}", True),
         (".shared .align 8 .b64 b[2];", INNER, True),
         ("", "{\n.param .b32 a;\n}\n{\n.param .b32 a;\n}", True),
         (f".func callee()\n{{\n{INNER}\nret;\n}}", f"{INNER}\ncall callee;", False),
