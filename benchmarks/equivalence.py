@@ -21,6 +21,7 @@ from benchmarks.faults import Fault, Kernel, apply
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Function, Immediate, Instruction, Operand, Vector, registers
+from tclint.isa.effects import Order
 from tclint.syntax.source import Source
 
 __all__ = [
@@ -230,6 +231,10 @@ def same_operations_awaited(change: Change) -> Proof | None:
     on registers that the operation does not access; and, where the operations of the group only read memory
     (``_READERS``), further ones that do not access its registers. Waiting for more than the original does is not a fault.
 
+    An instruction that reads a register which a ``tcgen05.ld`` loads comes after the load, with or without a wait
+    (9.7.16.6.4.5). So one that writes none of its registers distinguishes nothing, if it is arithmetic, or a weak access to
+    memory other than tensor memory: no other thread can know by that what this one has done.
+
     What a call does is unknown but the same in both: it proves nothing as long as the ages are the same. An operation
     that only one of them has committed when the function ends counts as a difference.
     """
@@ -294,8 +299,9 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
             return both(state, (i,), (i,)) | (state if i.guard >= 0 else frozenset())
         late = [at for at, a, _ in state if a is None]
         if late and i.flow != "branch":
-            registers = {*i.reads, *i.writes}
+            registers = {*i.writes} if group == "tcgen05.ld" else {*i.reads, *i.writes}
             reads = i.event == "issue" and i.group == group and group in _READERS
+            reads |= group == "tcgen05.ld" and _ordinary(i)
             if not (_inner(i) or reads) or any(not accessed[at].isdisjoint(registers) for at in late):
                 found.add(site)
         return state | {(site, *fresh)} if i.group == group and i.event == "issue" else state
@@ -345,6 +351,28 @@ def _everywhere(cfg: CFG, entry: Ages, step: Callable[[Ages, int], Ages]) -> dic
                 begins[edge.target] = joined
                 work.append(edge.target)
     return ends
+
+
+@proof
+def nothing_issued_before(change: Change) -> Proof | None:
+    """Waits and commits of a group of which no path from the entry comes past an operation.
+
+    They complete and commit nothing, whatever guards they have (sections of ``_SECTIONS``). A call might issue one.
+    """
+    groups = {i.group for i in (*change.taken, *change.added)}
+    events = {i.event for i in (*change.taken, *change.added)}
+    if len(groups) != 1 or not events <= {"wait", "commit"} or not change.kernel.function.entry:
+        return None
+    (group,) = groups
+    if group not in _SECTIONS:
+        return None
+
+    def issues(i: Instruction) -> bool:
+        return i.flow == "call" or (i.event == "issue" and i.group == group)
+
+    if any(i is not None and issues(i) for site in change.steps for i in _before(change, site)):
+        return None
+    return Proof("no operation of the group is issued on any path to it", _SECTIONS[group])
 
 
 @proof
@@ -428,6 +456,14 @@ def _inner(instruction: Instruction) -> bool:
     if match is None or match.form.event or match.form.flow or match.form.memory:
         return False
     return match.form.family in _INNER or (match.form.name == "mov" and not match.problem)
+
+
+def _ordinary(instruction: Instruction) -> bool:
+    """Whether it is a weak access to memory, which is not tensor memory, and does nothing else."""
+    match = instruction.match
+    if match is None or match.problem or match.form.event or match.form.flow or not match.form.memory:
+        return False
+    return match.form.name in ("ld", "st", "ldmatrix", "stmatrix") and match.order is Order.WEAK
 
 
 def _neighbour(change: Change, site: int, same: Callable[[Instruction], bool]) -> int | None:

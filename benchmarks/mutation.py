@@ -3,6 +3,7 @@
     python -m benchmarks.mutation [FOLDER...] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl]
                                   [--record]
     python -m benchmarks.mutation [FOLDER...] --write INTO
+    python -m benchmarks.mutation FOLDER... --strict --files 120 --largest 80000 --each 1 --seed 5
 
 FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without one the
 corpus is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of
@@ -13,7 +14,9 @@ a finding, one of its steps, or an edit that it suggests lies within three lines
 to be none (``benchmarks.equivalence``) is labelled so, and whatever else was not found has a cause
 (``benchmarks.misses``).
 
-The places are drawn with a fixed seed, evenly over producers and kernels. The records are written one JSON object a
+The places are drawn with a fixed seed, evenly over producers and kernels. With ``--files``, so many files are drawn instead,
+each with the same chance, and ``--each`` faults of every operator in each of them. With ``--strict``, the verdict is that of
+``tclint check --strict``, and the table also counts what is found without that setting. The records are written one JSON object a
 line, with the edits, so that a later version of tclint can be asked again: ``--replay FILE.jsonl``. ``--write`` writes
 the changed kernels into a folder instead, for ``benchmarks.same``.
 """
@@ -26,8 +29,11 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -43,6 +49,7 @@ from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, figure, summ
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.findings.finding import Edit, FileReport, Finding
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
@@ -71,8 +78,9 @@ def kernels(path: Path) -> Iterator[Kernel]:
                 yield Kernel(source.data, module, function)
 
 
-def lint(path: Path, data: bytes) -> FileReport:
-    return check_source(Source(data, str(path)))
+def lint(path: Path, data: bytes, *, strict: bool = False) -> FileReport:
+    """The report on *data* with the default settings, or with ``strict``."""
+    return check_source(Source(data, str(path)), Request(selected=Selected(strict=strict)))
 
 
 def _key(report: FileReport, finding: Finding) -> tuple[Any, ...]:
@@ -189,6 +197,33 @@ def choose(
     return chosen
 
 
+def sample(
+    folders: Iterable[Path], wanted: re.Pattern[str], each: int, seed: int, count: int, largest: int
+) -> dict[Path, list[dict[str, Any]]]:
+    """Places for *each* faults of every operator in each of *count* files, which are drawn with the same chance from those
+    of at most *largest* bytes: ``{file: [record, ...]}``. Files with a fault of their own are drawn, and left out."""
+    files = {
+        path: (producer, folder)
+        for folder in folders
+        for producer, paths in producers(folder).items()
+        for path in paths
+        if path.stat().st_size <= largest
+    }
+    drawn = random.Random(seed).sample(sorted(files, key=lambda p: (p.name, str(p))), min(count, len(files)))
+    operators = [o for o in OPERATORS.values() if wanted.search(o.name)]
+    chosen: dict[Path, list[dict[str, Any]]] = {}
+    for path in _without_findings(drawn):
+        producer, folder = files[path]
+        name, here = path.relative_to(folder), [*kernels(path)]
+        chosen[path] = records = []
+        for o in operators:
+            places = [(kernel, fault) for kernel in here for fault in o.plant(kernel)]
+            rng = random.Random(f"{seed} {path.name} {o.name}")
+            for kernel, fault in rng.sample(places, min(each, len(places))):
+                records.append(_record(o.name, producer, name, kernel, fault))
+    return chosen
+
+
 def _without_findings(paths: Iterable[Path]) -> Iterator[Path]:
     """The files without an error or a warning as they are: of a second fault of a kind a rule may say nothing."""
     for path in paths:
@@ -234,21 +269,38 @@ _PLANTED = ("operator", "producer", "file", "sha256", "entry", "line", "note", "
 
 
 def run(
-    chosen: dict[Path, list[dict[str, Any]]], assembler: Assembler | None = None
+    chosen: dict[Path, list[dict[str, Any]]],
+    assembler: Assembler | None = None,
+    *,
+    strict: bool = False,
+    jobs: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Lint every mutant and complete its record. The original is linted once for all of its mutants.
+    """Lint every mutant and complete its record, in *jobs* processes. The original is linted once for all of its mutants.
 
-    Mutants of a file that is another one by now are left out, with a word on standard error.
+    *strict*: the verdict is that of the setting, and ``default`` in a record is the one without it. Mutants of a file that
+    is another one by now are left out, with a word on standard error.
     """
-    for path, records in chosen.items():
-        functions = {kernel.function.name: kernel for kernel in kernels(path)}
-        same = [r for r in records if r["entry"] in functions and functions[r["entry"]].digest == r["sha256"]]
-        if len(same) < len(records):
-            print(f"{path} has changed: {len(records) - len(same)} mutants left out", file=sys.stderr)
-        if same:
-            before = lint(path, functions[same[0]["entry"]].data)
-            for record in same:
-                yield _ask(path, before, functions[record["entry"]], record, assembler)
+    ask = partial(_ask_all, assembler=assembler, strict=strict)
+    if jobs == 1:
+        yield from chain.from_iterable(map(ask, chosen, chosen.values()))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from chain.from_iterable(pool.map(ask, chosen, chosen.values()))
+
+
+def _ask_all(
+    path: Path, records: list[dict[str, Any]], *, assembler: Assembler | None, strict: bool
+) -> list[dict[str, Any]]:
+    """The *records* of a file completed, as :func:`run` does it."""
+    functions = {kernel.function.name: kernel for kernel in kernels(path)}
+    same = [r for r in records if r["entry"] in functions and functions[r["entry"]].digest == r["sha256"]]
+    if len(same) < len(records):
+        print(f"{path} has changed: {len(records) - len(same)} mutants left out", file=sys.stderr)
+    if not same:
+        return []
+    data = functions[same[0]["entry"]].data
+    before = {kind: lint(path, data, strict=kind) for kind in {strict, False}}
+    return [_ask(path, before, functions[record["entry"]], record, assembler) for record in same]
 
 
 def write(chosen: dict[Path, list[dict[str, Any]]], into: Path) -> int:
@@ -265,15 +317,23 @@ def write(chosen: dict[Path, list[dict[str, Any]]], into: Path) -> int:
 
 
 def _ask(
-    path: Path, before: FileReport, kernel: Kernel, record: dict[str, Any], assembler: Assembler | None
+    path: Path,
+    reports: dict[bool, FileReport],
+    kernel: Kernel,
+    record: dict[str, Any],
+    assembler: Assembler | None,
 ) -> dict[str, Any]:
+    """*record* with what linting its mutant says. *reports* are those on the original, by whether they are strict; the
+    strict one decides if there is one."""
+    strict = max(reports)
+    before = reports[strict]
     operator, places = OPERATORS[record["operator"]], frozenset(record["places"])
     edits = tuple(Edit(Span(a, b), text) for a, b, text in record["edits"])
     fault = Fault(edits, frozenset(), record["note"])
     changed = apply(kernel.data, edits)
 
-    def asked() -> Verdict:
-        return verdict(before, lint(path, changed), operator.rules, places)
+    def asked(strict: bool = strict) -> Verdict:
+        return verdict(reports[strict], lint(path, changed, strict=strict), operator.rules, places)
 
     def again() -> str:
         with patient():
@@ -282,6 +342,8 @@ def _ask(
     began = process_time()
     said = asked()
     record = record | {"verdict": said.result, "new": said.new, "seconds": round(process_time() - began, 3)}
+    if strict:
+        record["default"] = asked(strict=False).result
     if proof := equivalent(kernel, fault):
         record |= {"equivalent": proof.reason, "manual": proof.manual}
     if said.result == "found":
@@ -304,6 +366,12 @@ def main() -> None:
     )
     parser.add_argument("--each", type=int, default=20, help="faults of each operator in a folder (20)")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--files", type=int, help="draw so many files, and --each faults in each of them")
+    parser.add_argument(
+        "--largest", type=int, default=LARGEST, help=f"bytes of the largest of these ({LARGEST})"
+    )
+    parser.add_argument("--strict", action="store_true", help="lint with the setting of that name")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--output", type=Path, help="where the records go, one JSON object a line")
     parser.add_argument("--write", metavar="INTO", type=Path, help="write the mutants there, and lint none")
     parser.add_argument("--replay", type=Path, help="ask again about the mutants of an earlier run")
@@ -334,6 +402,8 @@ def main() -> None:
                 planted = {k: record[k] for k in _PLANTED}
                 paths = [folder / record["file"] for folder in folders]
                 chosen[next(filter(Path.exists, paths), paths[0])].append(planted)
+    elif options.files:
+        chosen |= sample(folders, wanted, options.each, options.seed, options.files, options.largest)
     else:
         for folder in folders:
             chosen.update(choose(folder, wanted, options.each, options.seed))
@@ -344,7 +414,7 @@ def main() -> None:
         return
     done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
-        for record in run(chosen, assembler if name else None):
+        for record in run(chosen, assembler if name else None, strict=options.strict, jobs=options.jobs):
             done.append(record)
             if stream:
                 print(json.dumps(record), file=stream, flush=True)

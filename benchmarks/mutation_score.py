@@ -86,7 +86,12 @@ def _split(counts: Counts, bare: Iterable[str]) -> tuple[Counts, Counts]:
 def table(records: Collection[dict[str, Any]]) -> str:
     """The score by operator, and what locates the changes that were found, as Markdown."""
     ruled, bare = _split(counted(records), {name for name, o in OPERATORS.items() if not o.rules})
-    lines = results.table(("operator", *_HEAD), _scores(ruled, 0))
+    rows, head = _scores(ruled, 0), ("operator", *_HEAD)
+    if any("default" in r for r in records):
+        head += ("without --strict",)
+        default = Counter(r["operator"] for r in records if r["default"] == "found")
+        rows = [[*row, default[str(row[0])]] for row in rows]
+    lines = results.table(head, rows)
     if bare:
         lines += results.table(("operator without a rule", *_HEAD), _scores(bare, 0))
     lines += locations.table(locations.counted(records))

@@ -280,13 +280,14 @@ class TmemRelease:
             self._conflicting[site] = {
                 user: threads
                 for user, threads in self._users_elsewhere(site).items()
-                if (
-                    self._in_multiplication(site, user)
-                    if user in self.tmem.operations
-                    else self._in_access(site, user)
-                )
+                if self._conflict(site, user)
             }
         return self._conflicting[site]
+
+    def _conflict(self, site: int, user: int) -> bool:
+        """Whether *user* may overwrite or free the columns of *site*, or access what it stores."""
+        operates = user in self.tmem.operations
+        return self._in_multiplication(site, user) if operates else self._in_access(site, user)
 
     def _in_multiplication(self, site: int, user: int) -> bool:
         """Whether the MMA, copy or shift *user* conflicts with *site*."""
@@ -332,16 +333,16 @@ class ReleaseByLetter(TmemRelease):
         return self._started_at_barrier(site, signal) if user is None else user
 
     def _started_at_barrier(self, site: int, barrier: int) -> int | None:
-        """An operation that a thread starts right after *barrier*, with *site* pending in other warps of its own role."""
+        """An operation or deallocation that follows right after *barrier*, with *site* pending in other warps of its own role."""
         points, views = self.order.points, self.model.views
         if not points.releases_together(barrier):
             return None
         stops = points.acquire_points(OrderScope.WARPS) - {barrier}
         accessing = views.context_of(site).threads
-        for user in sorted(self.tmem.operations):
+        for user in (*sorted(self.tmem.operations), *self.model.sites(Resource.TMEM_DEALLOC)):
             issuing = T.whole(views.context_of(user).threads, 32)
             others = accessing & ~issuing if accessing & issuing else 0
-            if not others or not self._in_multiplication(site, user):
+            if not others or not self._conflict(site, user):
                 continue
             if self.order.unsynchronised_path(user, stops, start=barrier) is not None:
                 return user

@@ -1,19 +1,56 @@
-"""Why an operation of a completion group is still in flight at the end of a path, in words."""
+"""Operations of completion groups that are still in flight: at the end of a path, with the reason in words, and at the
+end of a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import Groups
+from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout, most_plausible_path
 from tclint.checks import Mark
 from tclint.checks._repairs import PendingInGroup, group_repairs
-from tclint.dataflow import Path
+from tclint.dataflow import EXIT, Path
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair
-from tclint.ir.nodes import Immediate
-from tclint.sync.operations import OVERDUE
+from tclint.ir.nodes import Immediate, Instruction
+from tclint.sync.operations import OPEN, OVERDUE
 
-__all__ = ["PendingReason"]
+__all__ = ["PendingReason", "left_at_the_end"]
+
+MAX_TRIES = 4
+"""Operations for which a path to the end of the thread is searched, the last one first."""
+
+
+def left_at_the_end(
+    model: KernelModel,
+    analysis: type[Groups],
+    operations: Iterable[int],
+    known: Collection[int],
+    doubt: DoubtAbout = lambda start, path: NO_DOUBT,
+) -> tuple[int, Path, Doubt] | None:
+    """One of *operations* that is in flight when its thread ends, the path to there, and what else there is to doubt of it.
+
+    An operation of an age in *known* is not: the thread, or another one, knows that it is complete. *doubt* is about the path.
+    """
+    groups, results = model.solution(analysis)
+
+    def step(site: int, age: int, at: int, instruction: Instruction) -> int | None:
+        after = groups.follow(site, age, at, instruction)
+        return None if after in known else after
+
+    ends = [results.leave(b)[0] for b in model.cfg.order if b in model.cfg.exits]
+    left = (
+        i for i in sorted(operations, reverse=True) if any(a not in known for end in ends for a in end.of(i))
+    )
+    for site in model.ledger.at_most(MAX_TRIES, left, FEASIBLE_PATH, -1, "copies"):
+        query = FactQuery(site, OPEN, results, partial(step, site), lambda state, i: i == EXIT, ())
+        found = most_plausible_path(model, query, doubt).witness
+        if found is not None and model.confidence(found[0], site) is None:
+            return (site, *found)
+    return None
 
 
 class PendingReason(NamedTuple):

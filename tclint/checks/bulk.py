@@ -17,9 +17,8 @@ from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
-from tclint.analyses.plausibility import most_plausible_path
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._pending import PendingReason
+from tclint.checks._pending import PendingReason, left_at_the_end
 from tclint.checks._repairs import (
     barrier_between,
     waits_before,
@@ -28,10 +27,8 @@ from tclint.checks._repairs import (
 )
 from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
-from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Confidence, Severity
-from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK
 from tclint.sync.operations import OPEN, OVERDUE
 from tclint.values import thread_masks as T
@@ -42,8 +39,6 @@ BK003 = RuleId("BK003")
 BK004 = RuleId("BK004")
 BK005 = RuleId("BK005")
 
-MAX_TRIES = 4
-"""Copies for which a path to the end of the thread is searched, the last one first."""
 _ONCE = "as far as known, ptxas makes the warp issue this copy once, and another lane waits for it"
 
 
@@ -76,48 +71,36 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         reported.update(meeting.operation.site for meeting in equivalent)
         yield replace(hit, pairs=tuple(meeting.sites for meeting in equivalent))
     if model.by_letter and model.function.entry:
-        yield from _unread_at_the_end(model, groups, [i for i in operations if i not in reported])
+        yield from _unread_at_the_end(model, [i for i in operations if i not in reported])
 
 
-def _unread_at_the_end(model: KernelModel, groups: BulkReads, operations: list[int]) -> Iterator[Hit]:
+def _unread_at_the_end(model: KernelModel, operations: list[int]) -> Iterator[Hit]:
     """The hit for the first of *operations* whose thread may end while its source is being read: shared memory lives as
     long as its CTA (2.3). Copies that are never committed are left to BK005."""
-    _, results = model.solution(BulkReads)
-    commits, ends = model.commits(BULK), [b for b in model.cfg.order if b in model.cfg.exits]
-    unread = {s for b in ends for s in operations if any(a not in KNOWN for a in results.leave(b)[0].of(s))}
-    committed = (i for i in sorted(unread, reverse=True) if any(model.may_follow(i, c) for c in commits))
-    for site in model.ledger.at_most(MAX_TRIES, committed, FEASIBLE_PATH, -1, "copies"):
-        step = partial(_unread, groups, site)
-        query = FactQuery(site, OPEN, results, step, lambda state, i: i == EXIT, ())
-        found = most_plausible_path(model, query).witness
-        if found is None or model.confidence(found[0], site) is not None:
-            continue
-        path, doubt = found
-        waits, end = _waits(model, path, site), path.last(model.cfg, site)
-        yield (
-            BK002.hit(
-                site=site,
-                message=f"the CTA may end while {copy_name(model, site)} is still reading its shared memory: "
-                + ("no later wait covers it" if waits else f"no {BULK.words.wait} follows")
-                + "; no launch was seen to go wrong",
-                steps=(
-                    Mark(site, f"{copy_name(model, site)} starts to read it"),
-                    *(Mark(i, "does not wait for it") for i in waits[-1:]),
-                    Mark(end, "the thread ends here"),
-                ),
-                help=f"add {BULK.words.wait}.read 0 in the same thread before it ends",
-                about=frozenset((site,)),
-            )
-            .unshown(Severity.WARNING)
-            .doubted(doubt.why or _issued_once(model, site, path.threads))
-        )
+    commits = model.commits(BULK)
+    committed = (i for i in operations if any(model.may_follow(i, c) for c in commits))
+    found = left_at_the_end(model, BulkReads, committed, KNOWN)
+    if found is None:
         return
-
-
-def _unread(groups: BulkReads, site: int, age: int, at: int, instruction: Instruction) -> int | None:
-    """The age of the copy *site* after one more instruction; None once its source has been read."""
-    after = groups.follow(site, age, at, instruction)
-    return None if after in KNOWN else after
+    site, path, doubt = found
+    waits, end = _waits(model, path, site), path.last(model.cfg, site)
+    yield (
+        BK002.hit(
+            site=site,
+            message=f"the CTA may end while {copy_name(model, site)} is still reading its shared memory: "
+            + ("no later wait covers it" if waits else f"no {BULK.words.wait} follows")
+            + "; no launch was seen to go wrong",
+            steps=(
+                Mark(site, f"{copy_name(model, site)} starts to read it"),
+                *(Mark(i, "does not wait for it") for i in waits[-1:]),
+                Mark(end, "the thread ends here"),
+            ),
+            help=f"add {BULK.words.wait}.read 0 in the same thread before it ends",
+            about=frozenset((site,)),
+        )
+        .unshown(Severity.WARNING)
+        .doubted(doubt.why or _issued_once(model, site, path.threads))
+    )
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
-from tclint.analyses.cp_async import CopyGroups, WaitedCopies
+from tclint.analyses.cp_async import TRACKED, CopyGroups, WaitedCopies
 from tclint.analyses.cta_shapes import ShapedConflict, in_all_launches
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
@@ -27,11 +27,11 @@ from tclint.analyses.since_barrier import WritesSince
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._causes import by_place
-from tclint.checks._pending import PendingReason
+from tclint.checks._pending import PendingReason, left_at_the_end
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import only_if
 from tclint.dataflow import Path
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Memory
 from tclint.isa.effects import CP_ASYNC
 from tclint.sync.operations import OVERDUE
@@ -58,22 +58,52 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         at = next((k for k, each in enumerate(doubts) if not each), 0)
         yield _hit(model, rule, equivalent[at], equivalent).doubted(doubts[at].why)
     groups, _ = model.solution(CopyGroups)
-    yield from _never_complete(model, groups, {each.conflict.operation.site for each in found})
+    reported = {each.conflict.operation.site for each in found}
+    yield from _never_complete(model, groups, reported)
+    if model.by_letter and model.function.entry and not reported:
+        yield from _unfinished_at_the_end(model)
+
+
+def _unfinished_at_the_end(model: KernelModel) -> Iterator[Hit]:
+    """The hit for a copy whose thread may end before the copy has written: shared memory lives as long as its CTA (2.3)."""
+    found = left_at_the_end(
+        model, CopyGroups, model.begins(CP_ASYNC), (TRACKED,), partial(_path_doubt, model)
+    )
+    if found is None:
+        return
+    copy, path, doubt = found
+    waits = [i for i in path.sites(model.cfg, copy) if model.instruction(i).effects.waits == CP_ASYNC]
+    yield (
+        CA001.hit(
+            site=copy,
+            message="the CTA may end while this cp.async is still writing its shared memory: "
+            + ("no later wait covers it" if waits else "no wait follows"),
+            steps=(
+                Mark(copy, "starts to write"),
+                *(Mark(i, "does not wait for it") for i in waits[-1:]),
+                Mark(path.last(model.cfg, copy), "the thread ends here"),
+            ),
+            help=f"add {CP_ASYNC.words.wait} 0 in the same thread before it ends",
+            about=frozenset((copy,)),
+        )
+        .unshown(Severity.WARNING)
+        .doubted(doubt.why)
+    )
+
+
+def _path_doubt(model: KernelModel, start: int, path: Path) -> Doubt:
+    """Why launches may never take a path on which a copy is in flight."""
+    return (
+        skips(model, path, model.waits(CP_ASYNC), "on other paths between the two, the thread waits")
+        or assumes_sentinel(model, path)
+        or returns_to_start(model, path)
+        or leaves_iteration(model, path, start)
+    )
 
 
 def _unwaited(model: KernelModel, memory: SharedMemory) -> OverlapSearch:
     """The accesses to what a copy may still write, and the copies to where another one does."""
     groups, results = model.solution(CopyGroups)
-    waits = model.waits(CP_ASYNC)
-
-    def doubt(start: int, path: Path) -> Doubt:
-        return (
-            skips(model, path, waits, "on other paths between the two, the thread waits")
-            or assumes_sentinel(model, path)
-            or returns_to_start(model, path)
-            or leaves_iteration(model, path, start)
-        )
-
     return OverlapSearch(
         model,
         results,
@@ -82,7 +112,7 @@ def _unwaited(model: KernelModel, memory: SharedMemory) -> OverlapSearch:
         lambda access: True,
         partial(_overlaps, model, memory),
         memory=memory,
-        doubt=doubt,
+        doubt=partial(_path_doubt, model),
         whole_loops=True,
     )
 

@@ -71,7 +71,9 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
         for together in grouped((place(each.use.site), each) for each in found).values():
             yield _converged_hit(memory, name, together)
     for copied in grouped((place(each.use.site), each) for each in _copied(model)).values():
-        yield _copy_hit(copied[0], len({each.use.site for each in copied}))
+        exchange = next((each for each in copied if not each.doubt), copied[0])
+        hit = _copy_hit(exchange, len({each.use.site for each in copied}))
+        yield hit.doubted(exchange.doubt.why if model.by_letter else _COPIED_TOGETHER)
 
 
 def _copied(model: KernelModel) -> Iterable[Conflict]:
@@ -93,21 +95,17 @@ def _copied(model: KernelModel) -> Iterable[Conflict]:
 
 def _copy_hit(exchange: Conflict, count: int) -> Hit:
     copy, read = exchange.operation.site, exchange.use.site
-    return (
-        SM002.hit(
-            site=read,
-            message="reads shared memory that another lane of the warp copies with cp.async: "
-            "each lane waits for its own copies only, and no bar.warp.sync follows",
-            steps=(
-                Mark(copy, "one lane starts to write it, and waits for its own copies"),
-                Mark(read, "another lane of the warp reads the same bytes"),
-            ),
-            count=count,
-            help="add bar.warp.sync (__syncwarp()) after the wait",
-        )
-        .unshown(Severity.WARNING)
-        .doubted(_COPIED_TOGETHER)
-    )
+    return SM002.hit(
+        site=read,
+        message="reads shared memory that another lane of the warp copies with cp.async: "
+        "each lane waits for its own copies only, and no bar.warp.sync follows",
+        steps=(
+            Mark(copy, "one lane starts to write it, and waits for its own copies"),
+            Mark(read, "another lane of the warp reads the same bytes"),
+        ),
+        count=count,
+        help="add bar.warp.sync (__syncwarp()) after the wait",
+    ).unshown(Severity.WARNING)
 
 
 def _converged_hit(memory: SharedByLanes, name: str, equivalent: list[Conflict]) -> Hit:

@@ -106,14 +106,20 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.begins():
         return
-    memory, found = model.fact(TensorMemory), set[int]()
+    memory, found, doubtful = model.fact(TensorMemory), set[int](), list[Hit]()
     for hit in _hits(model, (*_before_transfers(model), *_before_operations(model)), _ON_HARDWARE):
+        if model.by_letter and hit.doubt:
+            doubtful.append(hit)
+            continue
         found.update(start for start, _ in hit.pairs)
         yield hit
     if model.by_letter and not memory.loads | memory.stores <= found:
         open_ = ((site, use) for site, use in _before_transfers(model, _BY_LETTER) if site not in found)
         for hit in _hits(model, open_, _BY_LETTER):
+            if not hit.doubt:
+                found.update(start for start, _ in hit.pairs)
             yield _by_letter(model, hit)
+    yield from (hit for hit in doubtful if not found.issuperset(start for start, _ in hit.pairs))
 
 
 def _by_letter(model: KernelModel, hit: Hit) -> Hit:
@@ -296,6 +302,12 @@ def _before_transfers(
                 yield from _conflicts(model, transfers, pending, i, accessed)
 
 
+def _frees_all(model: KernelModel, i: int) -> bool:
+    """Whether instruction *i* frees the only tensor memory that the kernel allocates, and so any columns that it uses."""
+    freed = model.sites(Resource.TMEM_DEALLOC)
+    return i in freed and len(freed) == len(model.sites(Resource.TMEM_ALLOC)) == 1
+
+
 def _conflicts(
     model: KernelModel,
     transfers: Transfers,
@@ -307,6 +319,7 @@ def _conflicts(
     memory, instruction = model.fact(TensorMemory), model.instruction(i)
     dealloc = instruction.effects.resource is Resource.TMEM_DEALLOC
     threads = model.views.context_of(i).threads
+    whole = not transfers.uses_complete and _frees_all(model, i)
     # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
     depends = 0
     for register in instruction.reads:
@@ -317,7 +330,7 @@ def _conflicts(
         mine = memory.range(site, "taddr")
         if site in transfers.loads:
             if not transfers.bits[site] & depends and any(
-                writes and memory.overlap(mine, r, threads) for r, writes in accessed
+                writes and (whole or memory.overlap(mine, r, threads)) for r, writes in accessed
             ):
                 how = "frees" if dealloc else "overwrites"
                 message = (
@@ -401,9 +414,9 @@ def _doubt(model: KernelModel, candidate: _Candidate, site: int, path: Path, pen
         return ""
     if _of_one_iteration(model, site, candidate.site):
         return "the signal is given in one iteration of a loop, in which the pending columns may be others"
-    # If the barrier protects something else, a load that completes after it is harmless.
+    # If the barrier protects something else, a load that completes after it is harmless, unless a wait alone completes it.
     arrives = candidate.arrival >= 0 or model.instruction(candidate.site).effects.arrives is Barrier.MBARRIER
-    if candidate.what == "ld" and not arrives:
+    if candidate.what == "ld" and not arrives and pending is _ON_HARDWARE:
         return "the barrier may protect something else"
     return ""
 

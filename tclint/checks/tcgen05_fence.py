@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from tclint.analyses.model import FactQuery, KernelModel
@@ -12,6 +13,7 @@ from tclint.analyses.tmem_release import TmemRelease
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY, Barrier, Fence
 
@@ -30,7 +32,12 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     if hit is None and model.by_letter and model.sites(Fence.TCGEN05_AFTER):
         hit = _operation_after_wait(model)
     if hit is not None:
-        yield hit
+        yield _by_letter(model, hit)
+
+
+def _by_letter(model: KernelModel, hit: Hit) -> Hit:
+    """The *hit*, of which the confidence is low because kernels work without the fence; by the letter that is no doubt."""
+    return replace(hit, confidence=Confidence.MEDIUM) if model.by_letter else hit
 
 
 def _load_after_wait(model: KernelModel) -> Hit | None:
@@ -118,7 +125,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     user = release.started_unfenced(access, arrival)
     assert user is not None
     name = model.name(access)
-    yield TC014.hit(
+    hit = TC014.hit(
         site=arrival,
         message=f"signals other threads after {name} with no intervening tcgen05.fence::before_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
@@ -127,6 +134,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
         help="add tcgen05.fence::before_thread_sync before the arrival",
         fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
     )
+    yield _by_letter(model, hit)
 
 
 def _user(model: KernelModel, user: int) -> Mark:

@@ -109,7 +109,18 @@ CASES = [
     # nothing but arithmetic on other registers passes the wait
     ("same_operations_awaited", "tcgen05.wait::ld after the use",
      f"{LOAD} tcgen05.wait::ld.sync.aligned; tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;",
-     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; ret;"),
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r1, %r1, 1; ret;"),
+    # what only reads loaded registers comes after the load; an access that another thread may observe as a signal counts
+    ("same_operations_awaited", "tcgen05.wait::ld after the use",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ st.shared.u32 [tile], %r1; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ st.release.cta.shared.u32 [tile], %r1; ret;"),
+    ("same_operations_awaited", "tcgen05.wait::ld deleted",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; tcgen05.wait::ld.sync.aligned; ret;",
+     f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ add.s32 %r3, %r1, 1; {SIGNAL} tcgen05.wait::ld.sync.aligned; ret;"),
+    # a guard does not matter where there is nothing to wait for; a loop leads back to the wait
+    ("nothing_issued_before", "bulk wait_group deleted",
+     f"@%p1 cp.async.bulk.wait_group 0;/*!*/ {STORED} {STORE} cp.async.bulk.commit_group; ret;",
+     f"L: @%p1 cp.async.bulk.wait_group 0;/*!*/ {STORED} {STORE} cp.async.bulk.commit_group; @%p2 bra L; ret;"),
     # another load does not need the first one, unless it takes its address from it; a store may overwrite
     ("same_operations_awaited", "tcgen05.wait::ld deleted",
      f"{LOAD} tcgen05.wait::ld.sync.aligned;/*!*/ {LOAD.replace('%r1', '%r3')} tcgen05.wait::ld.sync.aligned; ret;",

@@ -292,6 +292,49 @@ def test_a_run_is_reproducible_and_can_be_replayed(
     assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"
 
 
+COPIED = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry stored(.param .u64 out)
+{
+    .reg .b64 %out;
+    .shared .align 16 .b8 tile[64];
+    ld.param.u64 %out, [out];
+    st.shared.u32 [tile], 1;
+    fence.proxy.async;
+    cp.async.bulk.global.shared::cta.bulk_group [%out], [tile], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+}
+"""
+
+
+def test_what_only_the_letter_forbids_is_found_with_strict_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "made").mkdir()
+    for number in range(5):
+        (tmp_path / "made" / f"{number}.ptx").write_text(f"{COPIED}// {number}\n")
+    (tmp_path / "made" / "large.ptx").write_text(f"{COPIED}//{'.' * 1000}\n")
+
+    def run(*options: str) -> str:
+        arguments = [str(tmp_path), "--each", "1", "--operator", "bulk wait_group deleted"]
+        drawn = ["--files", "3", "--largest", "1000", "--no-ptxas", "--strict", *options]
+        monkeypatch.setattr(sys, "argv", ["mutation", *arguments, *drawn])
+        mutation.main()
+        return capsys.readouterr().out
+
+    first = run("--output", str(tmp_path / "a.jsonl"))
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert len({r["file"] for r in records} - {"made/large.ptx"}) == 3
+    assert [(r["verdict"], r["default"]) for r in records] == [("found", "missed")] * 3
+    (row,) = (line for line in first.splitlines() if line.startswith("| bulk wait_group deleted | 3 | 0 | 3"))
+    assert row.endswith("| 100% | 0 |")
+    assert run("--jobs", "2") == first
+
+
 def test_a_folder_without_kernels_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["mutation", str(tmp_path)])
     with pytest.raises(SystemExit, match="no fault can be planted"):

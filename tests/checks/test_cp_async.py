@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, kernel, lint, module
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -788,3 +789,27 @@ def test_what_other_warps_copied_is_found_in_ctas_of_unknown_size(
     ld.shared.u32 %r4, [%r7];
     st.global.u32 [%rd2], %r4;"""
     assert {f.rule.id for f in lint(text(body, directives="")).findings} & {"CA001", "CA005"} == found
+
+
+@pytest.mark.parametrize(
+    ("after", "end"),
+    [
+        ((COMMIT,), "no wait follows"),
+        ((COMMIT, wait()), ""),
+        ((COMMIT, "cp.async.wait_all;"), ""),
+        (("cp.async.wait_all;",), ""),
+        ((COMMIT, wait(1)), "no later wait covers it"),
+        ((wait(), COMMIT), "no later wait covers it"),
+        # Who waits for the mbarrier knows that the copy is complete.
+        ((TRACK,), ""),
+        # What reads the bytes is the defect.
+        ((READ,), "reads shared memory"),
+    ],
+)
+def test_by_the_letter_a_copy_is_complete_before_its_thread_ends(after: tuple[str, ...], end: str) -> None:
+    """Shared memory lives as long as the CTA."""
+    source = text("\n".join((COPY, *after)))
+    messages = [f.message for f in by_rule(lint(source, selected=Selected(strict=True)), "CA001")]
+    assert [end in message for message in messages] == ([True] if end else [])
+    default = [f.message for f in by_rule(lint(source), "CA001")]
+    assert default == [one for one in messages if "may end" not in one]

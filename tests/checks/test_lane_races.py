@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.support import HEADER, by_rule, kernel, lint, module
 
@@ -122,7 +122,8 @@ def test_a_lane_reads_what_another_lane_copied_and_waited_for(body: str, wrong: 
     )
     severity = Severity.WARNING if strict else Severity.INFO
     findings = by_rule(lint(text, selected=Selected(strict=strict)), "SM002")
-    assert [f.severity for f in findings] == ([severity] if wrong else [])
+    expected = (severity, Confidence.MEDIUM if strict else Confidence.LOW)
+    assert [(f.severity, f.confidence) for f in findings] == ([expected] if wrong else [])
 
 
 def apart(first: str, second: str, after: str = "") -> str:

@@ -226,13 +226,13 @@ TWICE = f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}\n{wait(
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (f"{MMA}\n{COMMIT}\n{wait()}\n{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "low")]),
+        (f"{MMA}\n{COMMIT}\n{wait()}\n{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "medium")]),
         (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}", []),
-        (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "warning", "low")]),
+        (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "warning", "medium")]),
         (f"{MMA}\n{COMMIT}\n{wait()}\n{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}", []),
         (f"{TWICE}{AFTER}\n{READ}\n{BEFORE}\n{ARRIVE}", []),
-        (f"{TWICE}{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "low")]),
-        (f"{TWICE}{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "warning", "low")]),
+        (f"{TWICE}{READ}\n{BEFORE}\n{ARRIVE}", [("TC013", "warning", "medium")]),
+        (f"{TWICE}{AFTER}\n{READ}\n{ARRIVE}", [("TC014", "warning", "medium")]),
         (f"{MMA}\n{COMMIT}\n{wait().replace('done', 'other')}\n{READ}", []),
         (f"{READ}\n{MMA}\n{COMMIT}\n{wait()}", []),
     ],
@@ -256,7 +256,7 @@ def test_fences(body: str, expected: list[tuple[str, str, str]]) -> None:
 )
 def test_an_arrival_needs_a_fence_for_what_it_alone_lets_start(then: str, found: bool) -> None:
     body = f"{AFTER}\n{READ}\n{ARRIVE}\n{BEFORE}\n{ARRIVE.replace('other', 'done')}"
-    assert fences(body, then) == ([("TC014", "warning", "low")] if found else [])
+    assert fences(body, then) == ([("TC014", "warning", "medium")] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_by_the_letter_an_operation_needs_a_fence_after_the_wait_for_a_loading_t
     then: str, found: bool
 ) -> None:
     body = f"{READ}\n{BEFORE}\n{ARRIVE}\n{ARRIVE.replace('other', 'done')}"
-    assert fences(body, then) == ([("TC013", "warning", "low")] if found else [])
+    assert fences(body, then) == ([("TC013", "warning", "medium")] if found else [])
     assert by_rule(lint(text(f"{other_role(then)}\n{body}\ndone_here: mov.u32 %r1, 0;", 160)), "TC013") == []
 
 
