@@ -345,6 +345,16 @@ class Effects:
         return self.begins is TRANSACTIONS or self.query is Query.CANCEL
 
     @property
+    def until_phase(self) -> bool:
+        """Whether the operation that it begins is complete when a phase of an mbarrier is: by its bytes, or by a commit."""
+        return self.transacts or self.begins is TCGEN05
+
+    @property
+    def arrives_later(self) -> bool:
+        """Whether it arrives at an mbarrier when what its thread has begun is complete: a commit of ``tcgen05``."""
+        return self.arrives is None and self.arrival is not None
+
+    @property
     def publishes(self) -> bool:
         """Whether others may learn by it, or by what follows it, what its thread has done before.
 

@@ -13,7 +13,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     tcgen05-mma                             mma             mma_checker
     proxies                                 proxies         proxy_checker
     convergence                             convergence     uniform; parties for barriers that count some of the threads
-    shared-memory                           shared_order    epochs
+    shared-memory                           shared_order    epochs, with phases and meetings
       (and both together, where a word of shared memory decides a branch)
     tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
@@ -21,7 +21,7 @@ prover, which lists the obligations and claims what discharges them, and a check
 
 Several provers ask which bytes an operation and an access have in common: ``disjoint``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, ``counting`` for the counters of their epoch,
-``guards`` for comparisons that hold at an access, and ``lanes`` for what a warp stores twice. ``definitions`` says whether an address is that of the same iteration.
+``tracked`` for what mbarriers track, ``guards`` for comparisons that hold at an access, and ``lanes`` for what a warp stores twice. ``definitions`` says whether an address is that of the same iteration.
 ``exact_checks`` tries the answers about values that a proof rests on by another interpreter, :mod:`tclint.exact`.
 ``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``paths`` is what the
 provers assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.

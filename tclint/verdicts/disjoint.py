@@ -122,6 +122,11 @@ class AccessedBytes:
             return None if read is None else read[0]
         return ranges(self.model, site, (a for a in accesses if a.shared))
 
+    def ever_apart(self, a: MemoryRange, b: MemoryRange) -> bool:
+        """Whether two ranges are disjoint in all iterations, whatever threads of the CTA access them."""
+        same = self._same_for_all(a[0]) and self._same_for_all(b[0])
+        return same and self._ever_disjoint(a, b, EVER)
+
     def _ever_disjoint(self, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
         chosen = self._chosen_from(b)

@@ -35,18 +35,19 @@ distance of a reduction. Several certificates, with other counters, may prove th
 what the counters said when it was issued.
 
 **Mbarriers.** An operation on an mbarrier is an access of its bytes like any other, but what two of them do to each other is
-the class of mbarriers. What these order is not used.
+the class of mbarriers. What phases track is ordered as :mod:`tclint.verdicts.phases` and :mod:`tclint.verdicts.meetings` say:
+the checker compares the bytes of two accesses wherever the two meet.
 
 **Loads.** That a barrier is full may rest on a load of shared memory which is taken to be uniform. Each thread that executes
 the load in an epoch reads the same value if no other one may write these bytes in that epoch. This needs full barriers before
 the load alone, so by induction over the steps of an execution, both hold.
 
-Whatever else may access shared memory ends the proof: the async proxy, other CTAs, generic addresses, calls.
+Whatever else may access shared memory ends the proof: other operations of the async proxy, other CTAs, generic addresses, calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from enum import Enum
@@ -64,6 +65,17 @@ from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
 from tclint.isa.special_registers import WARP
 from tclint.sync.operations import OPEN
 from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
+from tclint.verdicts.meetings import Meetings
+from tclint.verdicts.phases import (
+    NO_PHASES,
+    Counters,
+    Known,
+    Location,
+    Numbers,
+    PhaseQuestions,
+    Phases,
+    tracked,
+)
 from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels, collective
 
 __all__ = [
@@ -93,16 +105,11 @@ __all__ = [
     "of_all_threads",
     "of_cluster",
     "uniform_if_stable",
+    "untracked",
 ]
 
 ENTRY = -1
 """The entry of the kernel, as the beginning of an epoch."""
-Numbers = tuple[tuple[int, int], ...]
-"""What is known of counters: for each phi that has been entered, in order, its number or the low bits of it."""
-Counters = Mapping[int, int]
-"""The phis whose numbers are followed, each with how many low bits of it are; 0: all of it."""
-
-
 Pendings = frozenset[tuple[Pending, Numbers]]
 """Asynchronous operations that may be pending, with the counters when each was issued."""
 
@@ -126,12 +133,16 @@ class Reached(NamedTuple):
     threads: int
     """One bit for each."""
     pending: Pendings = frozenset()
+    known: Known = Known()
+    """What they know of operations that mbarriers track."""
 
     def joined(self, other: Reached | None) -> Reached:
         """Both of them."""
         if other is None or other == self:
             return self
-        return Reached(self.threads | other.threads, self.pending | other.pending)
+        return Reached(
+            self.threads | other.threads, self.pending | other.pending, self.known.joined(other.known)
+        )
 
 
 Epoch = Mapping[Since, Reached]
@@ -160,6 +171,8 @@ class MemoryAccess(NamedTuple):
     """Whether the lanes of a warp access rows of a matrix at addresses of others."""
     object: bool = False
     """Whether it is an operation on an mbarrier."""
+    tracked: bool = False
+    """Whether a phase of an mbarrier tracks it."""
 
 
 class AccessPair(NamedTuple):
@@ -199,6 +212,8 @@ class Levels:
         self.registers, self.outer = registers, outer
         self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
+        self.in_step = frozenset(b for b, level in outer.items() if level <= self.whole).__contains__
+        """Whether all threads that meet at the barriers execute a block together."""
 
     def uniform(self, block: int, register: int) -> bool:
         """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
@@ -219,6 +234,7 @@ class OrderQuestions(NamedTuple):
     """What the counters may be after an edge; None if one of them is not known."""
     defined: Callable[[int], tuple[int, int]]
     """The block of a counter, which is a phi, and the register that it is the value of."""
+    phases: PhaseQuestions = NO_PHASES
 
 
 @dataclass(frozen=True)
@@ -236,6 +252,8 @@ class OrderCertificate:
     claims: Mapping[AccessPair, Discharge]
     between: Between = Between.THREADS
     """The threads that it is about."""
+    own: frozenset[Location] = frozenset()
+    """The mbarriers whose phases are followed."""
 
 
 def foreign(instruction: Instruction) -> str:
@@ -245,6 +263,8 @@ def foreign(instruction: Instruction) -> str:
         return "" if instruction.callee in SYSTEM_CALLS else "the callee may access shared memory"
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
+    if tracked(instruction):
+        return ""
     found = [a for a in instruction.accesses if a.shared]
     effects = instruction.effects
     if any(a.object for a in found) and (effects.tracks or effects.begins or effects.commits):
@@ -261,6 +281,13 @@ def foreign(instruction: Instruction) -> str:
     return ""
 
 
+def untracked(site: int, instruction: Instruction, events: Container[int]) -> str:
+    """Why no phase of an mbarrier is known to track what it should track; "" if one is, or it should not."""
+    if not tracked(instruction) or site in events:
+        return ""
+    return "it is not known that one thread executes it, at which mbarrier of the CTA it arrives, or which bytes it accesses"
+
+
 def _copied(instruction: Instruction, access: Made) -> bool:
     """Whether the access is one of a copy for which the thread waits itself."""
     return instruction.effects.begins in GENERIC_COPIES and access.proxy is Proxy.GENERIC
@@ -272,6 +299,9 @@ def access(site: int, instruction: Instruction) -> MemoryAccess | None:
     if not found:
         return None
     writes, object = any(a.writes for a in found), any(a.object for a in found)
+    if tracked(instruction):
+        data = [a for a in found if not a.object]
+        return MemoryAccess(site, any(a.writes for a in data or found), object=not data, tracked=True)
     atomic = writes and not object and not all(a.writes for a in found)
     return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found), object)
 
@@ -352,9 +382,9 @@ def entered(since: Since, block: int, counted: Collection[int], now: Numbers) ->
     return Since(since.start, passed, since.begun, now)
 
 
-def first_epoch(counted: Collection[int], everyone: int) -> Epoch:
-    """What a thread has passed when it begins."""
-    return {entered(Since(ENTRY), 0, counted, ()): Reached(everyone)}
+def first_epoch(counted: Collection[int], everyone: int, known: Known) -> Epoch:
+    """What a thread has passed, and knows, when it begins."""
+    return {entered(Since(ENTRY), 0, counted, ()): Reached(everyone, known=known)}
 
 
 def _counted(passed: tuple[tuple[int, int], ...], block: int) -> tuple[tuple[int, int], ...]:
@@ -388,10 +418,13 @@ class Walk:
         graph: Graph,
         certificate: OrderCertificate,
         questions: OrderQuestions,
+        levels: Levels,
         space: Space = SHARED,
     ) -> None:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
+        self.phases = Phases(questions.phases, certificate.own, certificate.counters)
+        self.meetings = Meetings(graph, self.phases, levels.in_step, self._begins)
         self.order = sorted(graph.reached((0,)))
         sites = [i for b in self.order for i in graph.blocks[b]]
         self.transfer = CompletionTransfer(function, space.groups, sites)
@@ -399,6 +432,7 @@ class Walk:
         self.accesses: dict[int, MemoryAccess] = {i: each for i, each in found if each is not None}
         """The reachable accesses, by instruction."""
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
+        marked = marked | self.meetings.at.keys() | set(questions.phases.fences)
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
         self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}
         self._followed: dict[tuple[int, Numbers, Pendings], Pendings] = {}
@@ -409,10 +443,14 @@ class Walk:
         """What a thread may have passed at the end of a block, if *epoch* at its entry; the accesses in it are noted."""
         self._pend(epoch)
         for i in self._marked[b]:
-            if i in self.accesses:
-                self._note(i, epoch)
+            if i in self.accesses and not self.accesses[i].tracked:
+                epoch = self._note(i, epoch)
+            if i in self.meetings.at:
+                epoch = self._issue(i, epoch)
             if i in self.transfer.affecting:
-                epoch = {s: Reached(r.threads, self._after(s, r, i)) for s, r in epoch.items()}
+                epoch = {s: r._replace(pending=self._after(s, r, i)) for s, r in epoch.items()}
+            if i in self.ask.phases.fences:
+                epoch = self._fence(i, epoch)
             if i in self.certificate.barriers and self._separates(b, i):
                 after: dict[Since, Reached] = {}
                 for s, reached in epoch.items():
@@ -420,7 +458,33 @@ class Walk:
                     after[begun] = reached.joined(after.get(begun))
                 self._pend(after)
                 epoch = {**epoch, **after} if self.instructions[i].guard >= 0 else after
+        for i in self.meetings.last.get(b, ()):
+            epoch = self._issue(i, epoch)
         return epoch
+
+    def _begins(self, b: int, site: int) -> bool:
+        """Whether each thread that executes an instruction of a block begins an epoch."""
+        return (
+            site in self.certificate.barriers
+            and self.instructions[site].guard < 0
+            and self._separates(b, site)
+        )
+
+    def _issue(self, site: int, epoch: Epoch) -> Epoch:
+        """What is known after the position of what a phase tracks."""
+        return {
+            s: r._replace(known=self.meetings.issued(site, (s.start, s.begun), r.known, s.now))
+            for s, r in epoch.items()
+        }
+
+    def _fence(self, site: int, epoch: Epoch) -> Epoch:
+        """What is known after a proxy fence; one that has a guard may not be executed."""
+        if self.instructions[site].guard >= 0:
+            return epoch
+        return {
+            s: r._replace(known=self.phases.fenced(r.known, {each.site for each, _ in r.pending}))
+            for s, r in epoch.items()
+        }
 
     def _separates(self, b: int, wait: int) -> bool:
         """Whether the barrier at *wait* orders what is before its arrival and what is after it, with nothing in between."""
@@ -445,9 +509,10 @@ class Walk:
         other.certificate = replace(self.certificate, between=between)
         return other
 
-    def _note(self, site: int, epoch: Epoch) -> None:
-        """Notes an access, which is executed after *epoch*."""
+    def _note(self, site: int, epoch: Epoch) -> Epoch:
+        """Notes an access, which is executed after *epoch*; what is known after it."""
         instruction, access = self.instructions[site], self.accesses[site]
+        after = dict(epoch)
         for s, reached in epoch.items():
             at = self._now[site].setdefault((s.start, s.begun), {}).setdefault(s.now, _Instances())
             at.threads |= self._narrowed(
@@ -456,6 +521,10 @@ class Walk:
             at.passed.add(s.passed)
             if access.later:
                 self._later.setdefault(site, {}).setdefault((s.start, s.begun), set()).add(s.now)
+            if self.ask.phases.events:
+                known = self.meetings.accessed(site, (s.start, s.begun), reached.known, s.now)
+                after[s] = reached._replace(known=known)
+        return after
 
     def _after(self, since: Since, reached: Reached, site: int) -> Pendings:
         """What may be pending after an instruction."""
@@ -495,9 +564,10 @@ class Walk:
                 numbers = self.ask.counted(edge, s.now, self.certificate.counters)
                 if numbers is None:
                     raise Refused(last, "the number of a counter is not known after this branch")
+                known = self.phases.waited(reached.known, edge, s.now)
                 for now in numbers:
                     since = entered(s, edge.target, self.certificate.counted, now)
-                    yield edge.target, since, Reached(threads, reached.pending)
+                    yield edge.target, since, Reached(threads, reached.pending, known)
 
     def _narrowed(self, threads: int, at: int, register: int, value: bool, numbers: Numbers) -> int:
         """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
@@ -514,6 +584,27 @@ class Walk:
                 both = self.accesses[a], self.accesses[b]
                 if any(each.writes for each in both) and not all(each.object for each in both):
                     yield AccessPair(a, b)
+
+    def tracks(self, pair: AccessPair) -> bool:
+        """Whether a phase of an mbarrier tracks one of the two accesses."""
+        return any(self.accesses[site].tracked for site in pair)
+
+    def unfit(self) -> frozenset[Location]:
+        """The mbarriers that are followed and of which what is claimed does not hold."""
+        found, ask = set(self.phases.broken), self.ask.phases
+        if not ask.own >= self.certificate.own:
+            return self.certificate.own
+        for bound, uses in ask.uses.items():
+            here = self.meetings.epochs(bound)
+            if any(not self.meetings.epochs(site).isdisjoint(here) for site in uses):
+                found |= self.certificate.own
+        return frozenset(found)
+
+    def apart(self, pair: AccessPair) -> bool:
+        """Whether two accesses, one of which a phase tracks, have no byte in common wherever they meet."""
+        counters = self.certificate.counters
+        met = sorted(self.meetings.of(*pair))
+        return all(self.ask.phases.apart(pair.first, a, pair.then, b, counters) for a, b in met)
 
     def _epochs(self, site: int) -> Collection[_Begun]:
         """The epochs in which an access may happen."""
@@ -623,7 +714,7 @@ def _proved(
         _check_barriers(of, certificate, outer)
         levels = Levels(of, certificate.levels, outer, certificate.between)
         _check_counters(certificate, levels, questions)
-        walk = Walk(function, of.graph, certificate, questions, space)
+        walk = Walk(function, of.graph, certificate, questions, levels, space)
         _check_entries(walk)  # after it, all accesses are noted
         needed.update(walk.pairs())
         for pair, claimed in certificate.claims.items():
@@ -647,6 +738,12 @@ def _proved(
 
 def _holds(walk: Walk, pair: AccessPair, claimed: Discharge, levels: Levels) -> bool:
     """Whether what a certificate claims of a pair is so."""
+    if walk.tracks(pair):
+        there = walk.certificate.between is Between.THREADS and claimed in (
+            Discharge.WAIT,
+            Discharge.DISJOINT,
+        )
+        return there and walk.apart(pair)
     if claimed is Discharge.BARRIER:
         return walk.separated(pair)
     if claimed is Discharge.ATOMIC:
@@ -683,16 +780,20 @@ def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[i
 def _check_entries(walk: Walk) -> None:
     """Raises ``Refused`` if the certificate omits something at an entry, or an instruction is foreign."""
     certificate, graph = walk.certificate, walk.graph
-    for since, reached in first_epoch(certificate.counted, walk.ask.everyone).items():
+    for since, reached in first_epoch(certificate.counted, walk.ask.everyone, walk.phases.first).items():
         _check_entry(0, certificate.entry[0].get(since), reached)
     for b in walk.order:
         last = graph.blocks[b][-1]
         epoch = walk.through(b, certificate.entry[b])
         for i in graph.blocks[b]:
-            if why := walk.space.foreign(walk.instructions[i]):
+            if why := walk.space.foreign(walk.instructions[i]) or untracked(
+                i, walk.instructions[i], walk.meetings.passed
+            ):
                 raise Refused(i, why)
         for target, since, reached in walk.leaving(b, epoch):
             _check_entry(last, certificate.entry[target].get(since), reached)
+    if walk.unfit():
+        raise Refused(0, "the certificate follows the phases of an mbarrier that has others")
 
 
 def _check_entry(at: int, known: Reached | None, reached: Reached) -> None:
@@ -702,3 +803,5 @@ def _check_entry(at: int, known: Reached | None, reached: Reached) -> None:
         raise Refused(at, "the certificate omits an operation that may be pending")
     if reached.threads & ~known.threads:
         raise Refused(at, "the certificate omits threads that may get to a block")
+    if not known.known.covers(reached.known):
+        raise Refused(at, "the certificate claims to know too much of operations that mbarriers track")

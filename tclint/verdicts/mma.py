@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
+from tclint.analyses.mbarrier_addresses import MbarrierLocation
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
@@ -20,7 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
-from tclint.isa.effects import TCGEN05, Barrier, Resource
+from tclint.isa.effects import Barrier
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
@@ -42,6 +42,7 @@ from tclint.verdicts.mma_checker import (
     operations,
 )
 from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.rings import RingStates
 
@@ -331,74 +332,19 @@ class Multiplications:
 
     # ------------------------------------------------------------ mbarriers
 
+    @cached_property
+    def _mbarriers(self) -> OwnMbarriers:
+        return OwnMbarriers(self.model.fact(Mbarriers))
+
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase."""
-        mbarriers = self.model.fact(Mbarriers)
-        found: dict[MbarrierLocation, Location] = {}
-        for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
-            at = MbarrierLocation(object_.base, object_.offset)
-            location = self._location(at)
-            once = len(object_.inits) == 1 and self._is_first(object_.inits[0], at)
-            if location is not None and once and object_.count == 1 and self._only_commits(at, thread):
-                found[at] = location
-        others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
-        return {
-            at: location
-            for at, location in found.items()
-            if all(at == other or same(self.model, at, other) is False for other in others)
-        }
-
-    def _is_first(self, init: int, at: MbarrierLocation) -> bool:
-        """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it, and none
-        after an ``mbarrier.inval``."""
-        threads = self.model.views.context_of(init).threads
-        named = {i: e for i, e in self.model.fact(Mbarriers).sites.items() if self._may_name(i, at)}
-        ends = [i for i, effects in named.items() if effects.resource is Resource.MBARRIER_INVAL]
-        used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
-        return (
-            threads & (threads - 1) == 0
-            and self.cfg.block_of[init] not in self.cfg.in_cycle
-            and not any(self.model.reaches(i, init) for i in (*used, *ends))
-            and not any(self.model.reaches(end, i) for end in ends for i in used)
-        )
+        return self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""
         sites = self.model.fact(Mbarriers).sites.items()
         found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
-        return frozenset(site for site in found if not any(self._may_name(site, at) for at in own))
-
-    def _may_name(self, site: int, at: MbarrierLocation) -> bool:
-        """Whether an instruction may name the mbarrier at a location."""
-        locations = self.model.fact(MbarrierAddresses).locations(site)
-        return locations is None or any(same(self.model, at, location) is not False for location in locations)
-
-    def _location(self, at: MbarrierLocation) -> Location | None:
-        """The variable and the offset of a location; None if its base is not a variable."""
-        terms, constant = self.values.linear(at.base)
-        variable = self.values.variable(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
-        return None if variable is None else (variable.name, constant + at.offset)
-
-    def _only_commits(self, at: MbarrierLocation, thread: int) -> bool:
-        """Whether all that may change the phase of an mbarrier are commits of *thread* in its own CTA."""
-        return all(
-            self._plain_commit(site, thread)
-            for site, effects in self.model.fact(Mbarriers).sites.items()
-            if (effects.changes_phase or effects.transacts) and self._may_name(site, at)
-        )
-
-    def _plain_commit(self, site: int, thread: int) -> bool:
-        match, address = self.instructions[site].match, self.model.mbarrier(site)
-        return (
-            match is not None
-            and match.form.effects.commits == TCGEN05
-            and not match.form.effects.sources
-            and match.binding.get("cta_group") == ".cta_group::1"
-            and "mask" not in match.parts
-            and address is not None
-            and not may_leave(self.values, address)
-            and self.model.views.context_of(site).threads == 1 << thread
-        )
+        return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
 
     # ------------------------------------------------------------ discharges
 

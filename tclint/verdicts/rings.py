@@ -21,7 +21,8 @@ from typing import NamedTuple
 from tclint.analyses.in_flight import Pending
 from tclint.dataflow.kernel import Kernel
 from tclint.sync.operations import OPEN
-from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
+from tclint.values.integers import type_width
+from tclint.values.nodes import Arithmetic, Compare, Constant, Masked, Negation, Select, Sum
 from tclint.verdicts.checker import CompletionTransfer, touches_shared
 
 __all__ = ["LARGEST", "RingStates"]
@@ -214,6 +215,11 @@ class RingStates:
         if type(node) is Masked and node.mask >= 0:
             kept = node.mask.bit_length()
             return self.decisive(node.value, counter, kept if width is None else min(kept, width), depth + 1)
+        if type(node) is Arithmetic and node.name == "shr" and width is not None:
+            by = self.values.constant_of(node.operands[1])
+            if by is None or by < 0 or width + by > type_width(node.type):
+                return None
+            return self.decisive(node.operands[0], counter, width + by, depth + 1)
         if type(node) is not Sum:
             return None
         bits = [self.decisive(t, counter, self._below(f, width), depth + 1) for t, f in node.terms]

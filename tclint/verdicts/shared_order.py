@@ -43,9 +43,12 @@ from tclint.verdicts.epochs import (
     of_all_threads,
     of_cluster,
     uniform_if_stable,
+    untracked,
 )
 from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.phases import NO_PHASES, Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
+from tclint.verdicts.tracked import Tracked
 from tclint.verdicts.uniform import Collective, Level
 
 __all__ = ["SharedOrder", "barriers_of_all", "converged", "ordered_in_shared"]
@@ -99,12 +102,13 @@ class SharedOrder:
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
         self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
+        self.tracked = Tracked(self.across, self.assume)
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
         if alien := tuple(self._foreign()):
             return Outcome(reasons=alien)
-        walk = self.walk()
+        walk = self._first_walk()
         if walk is None:
             why = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
             return Outcome(reasons=(Reason(None, why),))
@@ -131,7 +135,8 @@ class SharedOrder:
                 check(self.function, self.uniform.of, certificates, self.questions, self.space)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
-        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
+        assumed = self.assumed | self.uniform.assumed | self.tracked.assumed
+        return Outcome(tuple(obligations), tuple(reasons), frozenset(assumed))
 
     def _partial(self) -> Iterator[Reason]:
         """The first CTA barrier that orders nothing, because not all threads are known to meet there."""
@@ -144,9 +149,29 @@ class SharedOrder:
                 return
 
     def _foreign(self) -> Iterator[Reason]:
+        if self._phases.events:
+            if not self.uniform.by_index:
+                yield Reason(None, "the index of a thread does not say which threads mbarriers track")
+            self.assumed |= self.uniform.of_index
         for site in self.sites:
-            if why := self.space.foreign(self.function.instructions[site]):
+            instruction = self.function.instructions[site]
+            why = self.space.foreign(instruction) or untracked(site, instruction, self._phases.events)
+            if why:
                 yield Reason(span(self.function, site), why)
+
+    # ------------------------------------------------------------ what mbarriers track
+
+    @cached_property
+    def _phases(self) -> PhaseQuestions:
+        """What is asked about operations that mbarriers track; of another memory, none are."""
+        return self.tracked.questions if self.space is SHARED else NO_PHASES
+
+    @cached_property
+    def _tracking(self) -> Counters:
+        """The counters on which it depends what is tracked, and by which phase."""
+        if not self._phases.events:
+            return {}
+        return self.across.counting.counters(self.tracked.addresses())
 
     # ------------------------------------------------------------ the certificate
 
@@ -164,7 +189,11 @@ class SharedOrder:
     @cached_property
     def _phis(self) -> dict[int, set[int]]:
         """The blocks with phis on which addresses depend, and the registers of these."""
-        return self.across.phis([each.site for each in self._accesses])
+        found = self.across.phis([each.site for each in self._accesses])
+        for counter in self._tracking:
+            block, register = self._defined(counter)
+            found.setdefault(block, set()).add(register)
+        return found
 
     @cached_property
     def uniform(self) -> Convergence:
@@ -188,19 +217,34 @@ class SharedOrder:
         """The barriers at which all lanes of each warp meet."""
         return barriers_of_all(self.uniform, Between.LANES)
 
+    def _first_walk(self) -> Walk | None:
+        """The walk that follows the counters on which phases depend, or else none."""
+        found = self._walk_of(self._tracking, Between.THREADS) if self._tracking else None
+        return found or self.walk()
+
     def walk(self, counters: Counters | None = None, between: Between = Between.THREADS) -> Walk | None:
         """What may be passed and executed at each block, where *counters* are followed, without claims.
 
         None beyond :data:`MAX_PASSED` and :data:`MAX_STEPS`, or if the number of a counter is not known.
         """
+        own = self._phases.own if between is Between.THREADS else frozenset()
+        while (walk := self._walked(counters or {}, between, own)) is not None:
+            unfit = walk.unfit() & own
+            if not unfit:
+                break
+            own -= unfit
+        return walk
+
+    def _walked(self, counters: Counters, between: Between, own: frozenset[Location]) -> Walk | None:
+        """The walk in which the phases of the mbarriers *own* are followed, without claims."""
         of = self.uniform.of
         once = {self.cfg.block_of[each.site] for each in self._accesses if self._together(each)}
         counted, count = frozenset(self._phis.keys() | once), len(self.cfg.blocks)
         entry: list[dict[Since, Reached]] = [{} for _ in range(count)]
-        entry[0].update(first_epoch(counted, self.questions.everyone))
         barriers = self._lanes_meet if between is Between.LANES else self.barriers
-        made = OrderCertificate(self.uniform.levels, barriers, counted, counters or {}, entry, {}, between)
-        walk = Walk(self.function, of.graph, made, self.questions, self.space)
+        made = OrderCertificate(self.uniform.levels, barriers, counted, counters, entry, {}, between, own)
+        walk = Walk(self.function, of.graph, made, self.questions, self._levels[between], self.space)
+        entry[0].update(first_epoch(counted, self.questions.everyone, walk.phases.first))
         work: dict[int, set[Since]] = {0: set(entry[0])}
         steps = 0
         while work:
@@ -264,7 +308,8 @@ class SharedOrder:
         """The first walk about such threads that discharges a pair, without counters or with them."""
         ranges = [self.across.bytes.of(site) or () for site in pair]
         counters = self.across.counting.counters(address for each in ranges for address, _ in each)
-        for followed in ({}, counters) if counters else ({},):
+        first = self._tracking if between is Between.THREADS else {}
+        for followed in (first, {**first, **counters}) if counters else (first,):
             walk = self._walk_of(followed, between)
             discharge = None if walk is None else self._discharge(walk, pair, cheap=False)
             if walk is not None and discharge is not None:
@@ -302,6 +347,7 @@ class SharedOrder:
             self._holding,
             self.across.counting.after,
             self._defined,
+            self._phases,
         )
 
     def _defined(self, counter: int) -> tuple[int, int]:
@@ -326,6 +372,8 @@ class SharedOrder:
     def _discharge(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, no addresses are compared."""
         self.model.pause()
+        if walk.tracks(pair):
+            return self._tracked(walk, pair, cheap=cheap)
         if walk.separated(pair):
             return Discharge.BARRIER
         if walk.both_atomic(pair):
@@ -338,6 +386,14 @@ class SharedOrder:
             return Discharge.DISJOINT
         return None
 
+    def _tracked(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
+        """What discharges an obligation about an operation that a phase tracks."""
+        if walk.certificate.between is not Between.THREADS:
+            return None
+        if not walk.meetings.of(*pair):
+            return Discharge.WAIT
+        return Discharge.DISJOINT if not cheap and walk.apart(pair) else None
+
     # ------------------------------------------------------------ explanations
 
     def _why(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> str:
@@ -345,6 +401,8 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
+        if walk.tracks(pair):
+            return f"it may meet a {name} that is underway, or no proxy fence separates the two"
         view = next(walk.views(pair, self._levels[walk.certificate.between]))
         for site in pair:
             ranges = self.across.bytes.of(site)

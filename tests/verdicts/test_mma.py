@@ -14,6 +14,7 @@ from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.mma_checker import MmaCertificate, MmaQuestions, Progress, check_mma
+from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tests.tools.support import built, kernel, module
 
 SHARED = ".shared .align 1024 .b8 tile[8192];\n.shared .align 8 .b64 done[4];\n.shared .align 4 .b32 holder;"
@@ -457,7 +458,7 @@ def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
 RULES = {
     "_accumulates": UNKNOWN["another shape"],
     "_disjoint": UNKNOWN["columns at its end"],
-    "_plain_commit": UNKNOWN["the thread arrives as well"],
+    "_only": UNKNOWN["the thread arrives as well"],
     "_clear": UNKNOWN["its operands overwritten before the wait"],
 }
 
@@ -466,7 +467,8 @@ RULES = {
 def test_a_question_that_is_always_answered_is_shown_by_a_kernel(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Multiplications, rule, lambda self, *arguments: True)
+    owner = Multiplications if hasattr(Multiplications, rule) else OwnMbarriers
+    monkeypatch.setattr(owner, rule, lambda self, *arguments: True)
     assert mma(RULES[rule]).status is Status.PROVED  # the checker asks the very rule
     monkeypatch.undo()
     assert mma(RULES[rule]).status is Status.UNKNOWN

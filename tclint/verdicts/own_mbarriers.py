@@ -1,0 +1,94 @@
+"""The mbarriers of one kernel whose phases follow from what is known of their arrivals: a count of 1, initialised once.
+
+What may arrive at one of them, the caller says: commits of one thread (:mod:`tclint.verdicts.mma`), or arrivals of one thread
+that expect bytes, too (:mod:`tclint.verdicts.tracked`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.isa.effects import Resource
+
+__all__ = ["Location", "OwnMbarriers"]
+
+Location = tuple[str, int]
+"""A variable, and an offset from it in bytes."""
+
+
+class OwnMbarriers:
+    """The mbarriers of one kernel."""
+
+    def __init__(self, mbarriers: Mbarriers) -> None:
+        self.mbarriers, self.model = mbarriers, mbarriers.model
+        self.values, self.cfg = self.model.values, self.model.cfg
+
+    def found(self, arrives: Callable[[int], bool]) -> dict[MbarrierLocation, Location]:
+        """The mbarriers whose phases nothing changes but instructions that *arrives* admits, and which are no others under
+        another name."""
+        mbarriers, found = self.mbarriers, dict[MbarrierLocation, Location]()
+        for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
+            at = MbarrierLocation(object_.base, object_.offset)
+            location = self.location(at.base, at.offset)
+            once = len(object_.inits) == 1 and self._is_first(object_.inits[0], at)
+            if location is not None and once and object_.count == 1 and self._only(at, arrives):
+                found[at] = location
+        others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
+        return {
+            at: location
+            for at, location in found.items()
+            if all(at == other or same(self.model, at, other) is False for other in others)
+        }
+
+    def _only(self, at: MbarrierLocation, arrives: Callable[[int], bool]) -> bool:
+        """Whether all that may change the phase of an mbarrier is admitted."""
+        return all(
+            arrives(site)
+            for site, effects in self.mbarriers.sites.items()
+            if (effects.changes_phase or effects.transacts) and self.may_name(site, at)
+        )
+
+    def _is_first(self, init: int, at: MbarrierLocation) -> bool:
+        """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it, and none
+        after an ``mbarrier.inval``."""
+        threads = self.model.views.context_of(init).threads
+        named = {i: e for i, e in self.mbarriers.sites.items() if self.may_name(i, at)}
+        ends = [i for i, effects in named.items() if effects.resource is Resource.MBARRIER_INVAL]
+        used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
+        return (
+            threads & (threads - 1) == 0
+            and self.cfg.block_of[init] not in self.cfg.in_cycle
+            and not any(self.model.reaches(i, init) for i in (*used, *ends))
+            and not any(self.model.reaches(end, i) for end in ends for i in used)
+        )
+
+    def may_name(self, site: int, at: MbarrierLocation) -> bool:
+        """Whether an instruction may name the mbarrier at a location."""
+        locations = self.model.fact(MbarrierAddresses).locations(site)
+        return locations is None or any(same(self.model, at, location) is not False for location in locations)
+
+    def location(self, base: int, offset: int = 0) -> Location | None:
+        """The variable and the offset of an address; None if its base is not a variable."""
+        terms, constant = self.values.linear(base)
+        variable = self.values.variable(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+        return None if variable is None else (variable.name, constant + offset)
+
+    def stays(self, site: int) -> bool:
+        """Whether an instruction names an mbarrier of its own CTA."""
+        address = self.model.mbarrier(site)
+        return address is not None and not may_leave(self.values, address)
+
+    def commits(self, site: int, thread: int) -> bool:
+        """Whether an instruction is a commit of *thread* alone that arrives at an mbarrier of its own CTA and no other."""
+        match = self.model.instruction(site).match
+        return (
+            match is not None
+            and match.form.effects.arrives_later
+            and not match.form.effects.sources
+            and match.binding.get("cta_group") == ".cta_group::1"
+            and "mask" not in match.parts
+            and self.stays(site)
+            and self.model.views.context_of(site).threads == 1 << thread
+        )

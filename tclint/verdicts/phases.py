@@ -1,0 +1,256 @@
+"""Asynchronous operations that phases of mbarriers track, in threads which pass the same instructions together.
+
+A thread that continues after a wait for a phase is ordered after the operations which that phase tracks (PTX ISA 9.7.13.15,
+9.7.9.25.2, 9.7.16.6.2.1.1). This module says what a thread knows of such operations, for
+:mod:`tclint.verdicts.epochs`, which follows all threads from one CTA barrier to the next.
+
+**Positions.** One thread issues an operation, but *when* it may do so is said of all threads: at the instruction, if all threads
+execute its block together; else at the end of the last block before it that all do, if only branches lead from there to the
+instruction (:func:`positions`). Threads pass the same positions in the same order. An operation is *underway* for a thread
+from its position on, whether it is really issued or not.
+
+**Phases.** Of an mbarrier with a count of 1 at which one thread alone arrives, by ``arrive.expect_tx`` or by a commit
+(:attr:`PhaseQuestions.own`), a certificate claims that
+
+- at the position of an arrival, no thread has an earlier arrival underway: the thread that arrives has waited for it, so each
+  phase has one arrival, and phase *n* is that of the arrival *n*;
+- copies follow an arrival that is underway and together write no more bytes than it expects. So the phase is not complete while
+  one of its copies is missing.
+
+**Waits.** A thread that has found *n* phases complete, and passes a wait for the parity of phase *n*, has found one more
+complete, since the number of complete phases never falls. So the parity alone is followed: which one the next phase has of which
+the thread has not found that it is complete. What is underway on the mbarrier is complete then. A wait for the other
+parity says nothing.
+
+No fence is implied when a ``tcgen05`` operation is complete (9.7.16.6.5): what it has read is *stale* until the thread executes a
+proxy fence, and may not be accessed through the generic proxy before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction
+from tclint.verdicts.checker import Graph
+
+__all__ = [
+    "NO_PHASES",
+    "Counters",
+    "Event",
+    "Issue",
+    "Kind",
+    "Known",
+    "Location",
+    "Numbers",
+    "PhaseQuestions",
+    "Phases",
+    "positions",
+    "tracked",
+]
+
+Numbers = tuple[tuple[int, int], ...]
+"""What is known of counters: for each phi that has been entered, in order, its number or the low bits of it."""
+Counters = Mapping[int, int]
+"""The phis whose numbers are followed, each with how many low bits of it are; 0: all of it."""
+Location = tuple[str, int]
+"""A variable, and an offset from it in bytes."""
+
+
+class Kind(Enum):
+    """What an instruction does to phases, or has one track."""
+
+    ARRIVAL = "arrives and expects bytes"
+    """One thread arrives, and expects bytes."""
+    COPY = "copies bytes"
+    """One thread begins a copy that completes bytes of a phase."""
+    COMMIT = "arrives later"
+    """One thread arrives once all ``tcgen05`` operations that it has issued are complete."""
+    OPERATION = "is committed"
+    """One thread issues a ``tcgen05`` operation that a commit may track."""
+
+
+class Event(NamedTuple):
+    """An instruction that one thread executes."""
+
+    kind: Kind
+    thread: int
+    bytes: int = 0
+    """The bytes that an arrival expects at least, or that a copy completes at most; 0 if those of a tensor map are taken to be
+    no more than its phase expects."""
+
+    @property
+    def arrives(self) -> bool:
+        """Whether a phase needs it."""
+        return self.kind is Kind.ARRIVAL or self.kind is Kind.COMMIT
+
+
+class Issue(NamedTuple):
+    """An operation or an arrival that is underway."""
+
+    site: int
+    at: Numbers
+    """The counters at its position."""
+    on: Location | None
+    """The mbarrier that tracks it; None if none does, or which one is not known."""
+    stale: bool = False
+    """Whether it is complete, with no proxy fence since."""
+
+
+class Known(NamedTuple):
+    """What a thread knows of operations that mbarriers track, and of its own accesses that no proxy fence has followed."""
+
+    underway: frozenset[Issue] = frozenset()
+    unfenced: frozenset[tuple[int, Numbers]] = frozenset()
+    """Its accesses through the generic proxy, each with the counters when it was executed."""
+    parities: frozenset[tuple[Location, int]] = frozenset()
+    """Mbarrier -> the parity of the first phase that it has not found to be complete, if that is known."""
+
+    def joined(self, other: Known) -> Known:
+        """What is certain of both, and what is possible in one."""
+        if self == other:
+            return self
+        return Known(
+            self.underway | other.underway, self.unfenced | other.unfenced, self.parities & other.parities
+        )
+
+    def covers(self, other: Known) -> bool:
+        """Whether this claims no more than *other*."""
+        return (
+            other.underway <= self.underway
+            and other.unfenced <= self.unfenced
+            and self.parities <= other.parities
+        )
+
+
+class PhaseQuestions(NamedTuple):
+    """What the checker asks about the operations that mbarriers track; each answer is a proof."""
+
+    events: Mapping[int, Event]
+    """The instructions that one thread executes, and that arrive at mbarriers or are tracked."""
+    own: frozenset[Location]
+    """The mbarriers with a count of 1, initialised once before all that names them, at which one thread alone arrives, and only
+    by the events."""
+    uses: Mapping[int, Collection[int]]
+    """The instructions that initialise or end these, each with those that name the same mbarrier in other threads."""
+    on: Callable[[int, Numbers, Counters], Location | None]
+    """The mbarrier that an instruction names, where counters have these numbers; None if it is not known."""
+    parity: Callable[[int, Numbers, Counters], int | None]
+    """The parity that an instruction waits for; None if it is not known."""
+    awaited: Mapping[Edge, int]
+    """The edges that are taken only because a wait, the last one before, has acquired a complete phase."""
+    apart: Callable[[int, Numbers, int, Numbers, Counters], bool]
+    """Whether two instructions access no common byte of shared memory, each where counters have these numbers."""
+    fences: Collection[int]
+    """The proxy fences between what is done in shared memory of the CTA through the generic and the async proxy."""
+
+
+NO_PHASES = PhaseQuestions(
+    {}, frozenset(), {}, lambda *_: None, lambda *_: None, {}, lambda *_: False, frozenset()
+)
+"""Nothing is tracked."""
+
+
+def tracked(instruction: Instruction) -> bool:
+    """Whether an mbarrier tracks an access of *instruction* to shared memory, or it is a commit."""
+    effects = instruction.effects
+    return effects.arrives_later or (
+        effects.until_phase and any(a.shared and a.later for a in instruction.accesses)
+    )
+
+
+def positions(
+    graph: Graph, events: Iterable[int], together: Callable[[int], bool]
+) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Where all threads pass *events*: at which instruction, or at the end of which block; one that is in neither is nowhere.
+
+    *together* says of a block whether all threads execute it together.
+    """
+    before: dict[int, set[int]] = {}
+    for b, edges in enumerate(graph.successors):
+        for edge in edges:
+            before.setdefault(edge.target, set()).add(b)
+    block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
+    at, ends = dict[int, int](), dict[int, list[int]]()
+    for site in sorted(events):
+        block, passed = block_of[site], set[int]()
+        while not together(block) and block not in passed and len(before.get(block, ())) == 1:
+            passed.add(block)
+            (block,) = before[block]
+        if not together(block):
+            continue
+        if passed:
+            ends.setdefault(block, []).append(site)
+        else:
+            at[site] = block
+    return at, ends
+
+
+class Phases:
+    """How what a thread knows changes; *own* are the mbarriers that are followed."""
+
+    def __init__(self, ask: PhaseQuestions, own: frozenset[Location], counters: Counters) -> None:
+        self.ask, self.own, self.counters = ask, own, counters
+        self.broken = set[Location]()
+        """The mbarriers of which what is claimed does not hold."""
+        self.first = Known(parities=frozenset((each, 0) for each in own))
+        """What a thread knows when it begins."""
+
+    def issued(self, known: Known, site: int, now: Numbers) -> Known:
+        """What is known after the position of an event."""
+        event = self.ask.events[site]
+        on = None if event.kind is Kind.OPERATION else self.ask.on(site, now, self.counters)
+        underway = known.underway
+        if event.kind is not Kind.OPERATION:
+            if on is None:  # it may name any of them
+                self.broken |= self.own
+            elif not self._in_turn(event, site, on, underway):
+                self.broken.add(on)
+        if event.kind is Kind.COMMIT and on is not None:
+            underway = frozenset(self._tracked(each, on, event.thread) for each in underway)
+        return known._replace(underway=underway | {Issue(site, now, on)})
+
+    def _in_turn(self, event: Event, site: int, on: Location, underway: frozenset[Issue]) -> bool:
+        """Whether an arrival begins a phase, or a copy is one of those that its phase expects."""
+        if on not in self.own:
+            return True
+        events = self.ask.events
+        mine = [each for each in underway if each.on == on and not each.stale]
+        arrivals = [each for each in mine if events[each.site].arrives]
+        if event.kind is not Kind.COPY:
+            return not arrivals
+        copies = [each for each in mine if events[each.site].kind is Kind.COPY]
+        written = event.bytes + sum(events[each.site].bytes for each in copies)
+        expected = min((events[each.site].bytes for each in arrivals), default=-1)
+        return site not in {each.site for each in copies} and written <= expected
+
+    def _tracked(self, each: Issue, on: Location, thread: int) -> Issue:
+        """An operation after a commit of a thread on an mbarrier."""
+        event = self.ask.events[each.site]
+        mine = event.kind is Kind.OPERATION and event.thread == thread and each.on is None
+        return each._replace(on=on) if mine else each
+
+    def waited(self, known: Known, edge: Edge, now: Numbers) -> Known:
+        """What is known after an edge."""
+        wait = self.ask.awaited.get(edge)
+        if wait is None:
+            return known
+        on, parity = self.ask.on(wait, now, self.counters), self.ask.parity(wait, now, self.counters)
+        if on is None or parity is None or (on, parity & 1) not in known.parities:
+            return known
+        events = self.ask.events
+        mine = {each for each in known.underway if each.on == on and not each.stale}
+        if not any(events[each.site].arrives for each in mine):
+            self.broken.add(on)
+        stale = {each._replace(stale=True) for each in mine if events[each.site].kind is Kind.OPERATION}
+        parities = {(each, p ^ 1 if each == on else p) for each, p in known.parities}
+        return known._replace(underway=known.underway - mine | stale, parities=frozenset(parities))
+
+    def fenced(self, known: Known, pending: Collection[int]) -> Known:
+        """What is known after a proxy fence, where the copies *pending* may not be complete."""
+        return known._replace(
+            underway=frozenset(each for each in known.underway if not each.stale),
+            unfenced=frozenset(each for each in known.unfenced if each[0] in pending),
+        )

@@ -1,0 +1,298 @@
+"""What mbarriers track in one kernel: the answers about values that :mod:`tclint.verdicts.phases` asks for.
+
+Which thread executes an instruction and which mbarriers it may name, the analyses of findings say; a proof trusts them, as the
+one of ``tcgen05-mma`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+
+from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, may_leave
+from tclint.analyses.mbarriers import Mbarriers
+from tclint.findings.verdicts import Assumption
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Instruction, Operand, registers
+from tclint.isa.accesses import StateSpace
+from tclint.values.addresses import MemoryRange
+from tclint.verdicts.across_threads import AcrossThreads
+from tclint.verdicts.epochs import Counters, Numbers
+from tclint.verdicts.matrices import ranges
+from tclint.verdicts.own_mbarriers import OwnMbarriers
+from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.phases import NO_PHASES, Event, Kind, Location, PhaseQuestions, tracked
+
+__all__ = ["Tracked"]
+
+
+class Tracked:
+    """The instructions of one kernel that mbarriers track, or that arrive at them for one thread."""
+
+    def __init__(self, across: AcrossThreads, assume: Collection[Assumption]) -> None:
+        self.model, self.across = across.bytes.model, across
+        self.values = self.model.values
+        self.assume = frozenset(assume)
+        self.assumed = set[Assumption]()
+        self.mbarriers = OwnMbarriers(self.model.fact(Mbarriers))
+        self._apart: dict[tuple[object, ...], bool] = {}
+
+    @cached_property
+    def sites(self) -> list[int]:
+        """The reachable instructions that mbarriers track."""
+        return [
+            i
+            for b in sorted(self.model.cfg.order)
+            for i in self._block(b)
+            if tracked(self.model.instruction(i))
+        ]
+
+    def _block(self, b: int) -> range:
+        block = self.model.cfg.blocks[b]
+        return range(block.start, block.end)
+
+    # ------------------------------------------------------------ what is asked
+
+    @cached_property
+    def questions(self) -> PhaseQuestions:
+        """What the checker asks."""
+        if not self.events:
+            return NO_PHASES
+        return PhaseQuestions(
+            self.events,
+            frozenset(self._own.values()),
+            self._uses,
+            self._on,
+            self._parity,
+            self._awaited,
+            self._disjoint,
+            self._fences,
+        )
+
+    @cached_property
+    def events(self) -> Mapping[int, Event]:
+        """The instructions that one thread executes, and that arrive at mbarriers of the CTA or that these track."""
+        needed = self.model.fact(path_assumptions)
+        if not self.sites or needed is None or not needed <= self.assume:
+            return {}
+        self.assumed |= needed
+        arriving = self.mbarriers.mbarriers.arriving
+        found = {site: self._event(site) for site in sorted({*self.sites, *arriving})}
+        return {site: event for site, event in found.items() if event is not None}
+
+    def _event(self, site: int) -> Event | None:
+        """What an instruction does to phases of mbarriers in this CTA; None if it is not known that one thread executes it, or what
+        it accesses."""
+        threads, instruction = self.model.views.context_of(site).threads, self.model.instruction(site)
+        if threads == 0 or threads & (threads - 1) or instruction.match is None:
+            return None
+        thread, effects = threads.bit_length() - 1, instruction.effects
+        if effects.arrives_later:
+            return Event(Kind.COMMIT, thread) if self.mbarriers.commits(site, thread) else None
+        if effects.until_phase and not effects.transacts:
+            alone = instruction.match.binding.get("cta_group") == ".cta_group::1"
+            return Event(Kind.OPERATION, thread) if alone and self.bytes(site) is not None else None
+        if not self.mbarriers.stays(site):
+            return None
+        if effects.transacts:
+            return self._copy(site, thread) if effects.query is None else None
+        size, amount = self.model.constant_of(site, "tx"), self.mbarriers.mbarriers.amount(site)
+        alone = size is not None and amount == 1 and not instruction.match.drops
+        return Event(Kind.ARRIVAL, thread, size or 0) if alone else None
+
+    def _copy(self, site: int, thread: int) -> Event | None:
+        """A copy to shared memory of this CTA, whose bytes are known; None if it is another one."""
+        match = self.model.instruction(site).match
+        assert match is not None
+        address = self.model.value(site, "destination")
+        known = self.model.instruction(site).role("part") is None and self.bytes(site) is not None
+        if match.multicast or match.of_pair or address is None or not known or not self._here(address):
+            return None
+        if match.form.roles.get("bytes") is None:
+            return Event(Kind.COPY, thread)
+        size = self.model.constant_of(site, "bytes")
+        return Event(Kind.COPY, thread, size) if size is not None and size > 0 else None
+
+    def _here(self, address: int) -> bool:
+        """Whether an address is one of a variable in shared memory of this CTA."""
+        variables = [self.values.variable(term) for term, _ in self.values.linear(address)[0]]
+        return any(each is not None for each in variables) and not may_leave(self.values, address)
+
+    @cached_property
+    def _own(self) -> dict[MbarrierLocation, Location]:
+        """The mbarriers at which one thread alone arrives, by the events, and whose bytes nothing else writes while they are
+        used."""
+        found: dict[MbarrierLocation, Location] = {}
+        for thread in sorted({event.thread for event in self.events.values() if event.arrives}):
+
+            def admitted(site: int, thread: int = thread) -> bool:
+                event = self.events.get(site)
+                return event is not None and (event.kind is Kind.COPY or event.thread == thread)
+
+            found |= self.mbarriers.found(admitted)
+        return {at: location for at, location in found.items() if self._untouched(at)}
+
+    def _untouched(self, at: MbarrierLocation) -> bool:
+        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it."""
+        address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
+        naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
+        return not any(
+            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address)
+            for site in self._writing
+        )
+
+    def _misses(self, site: int, address: MemoryRange) -> bool:
+        """Whether an instruction writes no byte of a range, in any iteration."""
+        found = self.data(site)
+        return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
+
+    @cached_property
+    def _writing(self) -> list[int]:
+        """The instructions that write data to shared memory."""
+        return [
+            i
+            for b in sorted(self.model.cfg.order)
+            for i in self._block(b)
+            if any(a.writes and a.shared and not a.object for a in self.model.instruction(i).accesses)
+        ]
+
+    @cached_property
+    def _uses(self) -> dict[int, list[int]]:
+        """What initialises or ends an mbarrier, each with what names one in other threads."""
+        sites, context = self.mbarriers.mbarriers.sites, self.model.views.context_of
+        bounds = [site for site, effects in sites.items() if effects.bounds_mbarrier]
+        return {
+            bound: [
+                site
+                for site in sites
+                if site not in bounds and context(site).threads != context(bound).threads
+            ]
+            for bound in bounds
+        }
+
+    # ------------------------------------------------------------ mbarriers
+
+    def _on(self, site: int, numbers: Numbers, counters: Counters) -> Location | None:
+        """The mbarrier that an instruction names where counters have these numbers."""
+        address = self._value(site, self.model.instruction(site).mbarrier, numbers, counters)
+        return None if address is None else self.mbarriers.location(address)
+
+    def _parity(self, site: int, numbers: Numbers, counters: Counters) -> int | None:
+        """The parity that an instruction waits for."""
+        parity = self._value(site, self.model.instruction(site).role("parity"), numbers, counters)
+        return None if parity is None else self.values.constant_of(parity)
+
+    def _value(self, site: int, operand: Operand | None, numbers: Numbers, counters: Counters) -> int | None:
+        """An operand where counters have these numbers; None if it may be of another iteration."""
+        if operand is None:
+            return None
+        if not all(self.across.bytes.definitions.dominate(register, site) for register in registers(operand)):
+            return None
+        value = self.values.operand(operand, site)
+        return self.across.counting.at(value, numbers, counters) if numbers else value
+
+    @cached_property
+    def _waits(self) -> list[int]:
+        return self.mbarriers.mbarriers.where(lambda e: e.awaits_threads)
+
+    @cached_property
+    def _awaited(self) -> dict[Edge, int]:
+        """The edges that a thread takes only if a wait before them has acquired a complete phase."""
+        found: dict[Edge, int] = {}
+        for wait in self._waits:
+            instruction = self.model.instruction(wait)
+            tested = instruction.role("parity") is not None and instruction.order.acquires
+            ready = instruction.role("destination")
+            if tested and instruction.guard < 0 and isinstance(ready, int):
+                block = self.model.cfg.block_of[wait]
+                edges = self.model.cfg.successors[block]
+                found |= {edge: wait for edge in edges if self._succeeds(edge, wait, ready)}
+        return found
+
+    def _succeeds(self, edge: Edge, wait: int, ready: int) -> bool:
+        """Whether an edge out of the block of a wait is taken only if the wait writes true to *ready*."""
+        if edge.predicate < 0:
+            return False
+        last = self.model.cfg.blocks[edge.source].end - 1
+        later = range(wait + 1, last + 1)
+        if edge.predicate == ready:
+            return edge.value and not any(ready in self.model.instruction(i).writes for i in later)
+        success = self.values.representative(self.values.after(ready, wait))
+        tested = self.values.representative(self.values.before(edge.predicate, last))
+        return tested == success if edge.value else self.values.negate(tested) == success
+
+    @cached_property
+    def _fences(self) -> frozenset[int]:
+        """The fences between the generic and the async proxy, for shared memory of the CTA at least."""
+        fences = self.model.where(lambda e: e.fence is not None)
+        return frozenset(site for site in fences if self._fences_shared(self.model.instruction(site)))
+
+    @staticmethod
+    def _fences_shared(instruction: Instruction) -> bool:
+        match = instruction.match
+        if match is None or match.form.proxy != "async" or match.restricted:
+            return False
+        return not match.space or match.space.startswith(f".{StateSpace.SHARED.value}")
+
+    # ------------------------------------------------------------ bytes
+
+    def bytes(self, site: int) -> list[MemoryRange] | None:
+        """All bytes of shared memory that an instruction accesses, those of its mbarrier too; None if they are not known."""
+        own, data = self._of_mbarrier(site), self.data(site)
+        return None if data is None else [*data, *own]
+
+    def _of_mbarrier(self, site: int) -> list[MemoryRange]:
+        accesses = self.model.instruction(site).accesses
+        return ranges(self.model, site, [a for a in accesses if a.shared and a.object]) or []
+
+    def data(self, site: int) -> list[MemoryRange] | None:
+        """The bytes of shared memory that an instruction accesses, but for those of its mbarrier; None if they are not known."""
+        instruction = self.model.instruction(site)
+        accesses = [a for a in instruction.accesses if a.shared and not a.object]
+        if not accesses:
+            return []
+        if not instruction.effects.transacts:
+            needed = self.across.bytes.assumptions(site)
+            self.assumed |= needed
+            return self.across.bytes.of(site) if needed <= self.assume else None
+        operand = instruction.role("destination")
+        if operand is None or not all(
+            self.across.bytes.definitions.dominate(register, site) for register in registers(operand)
+        ):
+            return None
+        written = self.across.bytes.matrices.written(site)
+        if written is None or not written[1] <= self.assume:
+            return None
+        self.assumed |= written[1]
+        return written[0]
+
+    def addresses(self) -> Iterator[int]:
+        """The values on which it depends what is tracked, by which phase, and which phase a wait is for."""
+        for site in (*self.events, *self._waits):
+            values = self.model.mbarrier(site), self.model.value(site, "parity")
+            yield from (value for value in values if value is not None)
+        for site in self.sites:
+            yield from (address for address, _ in self.data(site) or ())
+
+    def _disjoint(self, first: int, here: Numbers, then: int, there: Numbers, counters: Counters) -> bool:
+        """Whether two instructions access no common byte, each where counters have these numbers."""
+        key = first, here, then, there, tuple(counters.items())
+        if key not in self._apart:
+            objects = [not self.data(site) for site in (first, then)]
+            a = self._selected(first, here, counters, data=objects[1])
+            b = self._selected(then, there, counters, data=objects[0])
+            self._apart[key] = (
+                a is not None
+                and b is not None
+                and all(self.across.bytes.ever_apart(x, y) for x in a for y in b)
+            )
+        return self._apart[key]
+
+    def _selected(
+        self, site: int, numbers: Numbers, counters: Counters, *, data: bool
+    ) -> list[MemoryRange] | None:
+        """The bytes that an instruction accesses where counters have these numbers; with *data*, not those of its mbarrier."""
+        found = self.data(site) if data else self.bytes(site)
+        if found is None or not numbers:
+            return found
+        return [(self.across.counting.at(address, numbers, counters), size) for address, size in found]
