@@ -150,3 +150,33 @@ def test_json_has_the_same_location_as_before(here: Path) -> None:
     (finding,) = json.loads(check_paths(["out/transpose.ptx"]).render("json"))["files"][0]["findings"]
     assert (finding["line"], finding["entry"]) == (56, "_ZN6matrix10transposedIfLi16EEEvPKT_PS1_i")
     assert finding["shown_at"] == {"kind": "source", "path": "kernels/transpose.cu", "line": 12, "column": 5}
+
+
+def test_the_editor_is_given_the_line_of_the_source(here: Path) -> None:
+    pytest.importorskip("pygls")
+    from tclint.config.config import Config
+    from tclint.lsp.diagnostics import diagnostics
+    from tclint.lsp.document import Document
+    from tclint.lsp.text import DocumentText
+
+    path = here / "out" / "transpose.ptx"
+    made = DocumentText.of(path.read_text(), "utf-16")
+    document = Document(path.as_uri(), str(path), made, 1)
+    (found,) = diagnostics(document, document.lint(1, made, Config()))
+    first = (found.related_information or ())[0]
+    assert first.location.uri == (here / "kernels" / "transpose.cu").as_uri()
+    assert (first.location.range.start.line, first.location.range.start.character) == (11, 4)
+    assert first.message == "out[x * stride + y] = get(tile, y, x);"
+    edited(here / "kernels" / "transpose.cu", "get(tile, y, x);", "get(tile, y, x); // tclint: ignore[SM001]")
+    document = Document(path.as_uri(), str(path), made, 1)
+    assert diagnostics(document, document.lint(1, made, Config())) == []
+
+
+def test_parts_of_a_run_have_the_lines_and_the_comments(here: Path) -> None:
+    edited(here / "kernels" / "copy.cu", "float value", "/* tclint: ignore[CA001, WG001] */ float value")
+    whole = text("out/copy.ptx", "out/stale.ptx")
+    assert "copy.cu:8: ignore[WG001] hides nothing" in whole
+    for number in ("1", "2"):
+        text("--shard", f"{number}/2", "--output", f"json={number}.json", "out/copy.ptx", "out/stale.ptx")
+    shutil.rmtree(here / "kernels")
+    assert invoke("merge", "--color", "never", "1.json", "2.json")[1] == whole
