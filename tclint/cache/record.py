@@ -26,27 +26,29 @@ __all__ = ["decode", "encode"]
 
 _OF_THE_INPUT = frozenset(("path", "member", "origin", "source"))
 """The fields of a report that come from the input and not from its text."""
+_OF_SOURCES = frozenset(("comments", "newer"))
+"""Those that come from the sources from which the text was compiled."""
 
 Read = Callable[[Any, int], Any]
 """Makes an object of its data, given the size of the text. Raises ValueError for data of another type."""
 
 
-def encode(report: FileReport) -> bytes:
-    """*report* without what comes from its input."""
-    values = [_plain(getattr(report, name)) for name in _stored()]
+def encode(report: FileReport, *, sources: bool = False) -> bytes:
+    """*report* without what comes from its input; with what comes from its *sources*, if that is wanted."""
+    values = [_plain(getattr(report, name)) for name in _stored(sources)]
     return json.dumps(values, separators=(",", ":")).encode()
 
 
-def decode(data: bytes, source: Source) -> FileReport:
+def decode(data: bytes, source: Source, *, sources: bool = False) -> FileReport:
     """The report on *source* that :func:`encode` made *data* of. Raises ValueError if it is not such data."""
     try:
         values = json.loads(data)
-        readers, size = _readers(), len(source.data)
+        readers, size = _readers(sources), len(source.data)
         _check(isinstance(values, list) and len(values) == len(readers))
         made = [reader(value, size) for reader, value in zip(readers, values, strict=True)]
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    made_of = dict(zip(_stored(), made, strict=True))
+    made_of = dict(zip(_stored(sources), made, strict=True))
     return FileReport(path=source.path, member=source.member, source=source, **made_of)
 
 
@@ -66,16 +68,17 @@ def _plain(value: Any) -> Any:
 
 
 @cache
-def _stored() -> tuple[str, ...]:
-    """The fields of a report that are stored."""
-    return tuple(field.name for field in fields(FileReport) if field.name not in _OF_THE_INPUT)
+def _stored(sources: bool) -> tuple[str, ...]:
+    """The fields of a report that are stored, with those that come from its *sources* or without."""
+    left_out = _OF_THE_INPUT if sources else _OF_THE_INPUT | _OF_SOURCES
+    return tuple(field.name for field in fields(FileReport) if field.name not in left_out)
 
 
 @cache
-def _readers() -> list[Read]:
+def _readers(sources: bool) -> list[Read]:
     """How each of these fields is read."""
     hints = _hints(FileReport)
-    return [_reader(hints[name]) for name in _stored()]
+    return [_reader(hints[name]) for name in _stored(sources)]
 
 
 def _hints(kind: type) -> dict[str, Any]:

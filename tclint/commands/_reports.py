@@ -146,6 +146,8 @@ class Made:
     fixing: Fixing | None = None
     part: Mapping[str, Any] | None = None
     """What identifies the run as a part of a divided one."""
+    verbose: bool = False
+    """Whether frames in a source have the PTX below them."""
 
 
 def write_reports(
@@ -172,7 +174,7 @@ def write_reports(
         for path, name in targets.items()
         if path != output.output_file
     }
-    context = replace(context, quiet=output.quiet)
+    context = replace(context, quiet=output.quiet, verbose=made.verbose)
     if output.output_file is None:
         context = replace(context, color=use_color(output.color), width=width(), links=use_links())
     text = _rendered(output, made, context)

@@ -19,7 +19,6 @@ from tclint.commands._common import (
     refuse_unused,
     stdin_filename_option,
     usage,
-    verbose_option,
     write,
     write_notes,
 )
@@ -105,7 +104,13 @@ class _Check(SettingsCommand):
     is_flag=True,
     help="Print to stderr how long each stage took and how often the analyses gave up, with the reason; implies --no-cache.",
 )
-@verbose_option
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show the PTX below the lines of the source; print to stderr what was reused of earlier runs, and why results were"
+    " not kept.",
+)
 @click.option("--watch", is_flag=True, help="Check again whenever an input or the configuration changes.")
 @click.option(
     "--compile",
@@ -290,7 +295,9 @@ def _checked(asked: Asked, resolved: Settings) -> int:
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
-    write_reports(asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part))
+    write_reports(
+        asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part, asked.verbose)
+    )
     if asked.timings:
         _write_timings(checked)
     code = exit_code(shown, config.failing, summary.unmet)

@@ -2,7 +2,8 @@
 
 Owns the discovery of inputs (files, folders, containers), the process pool, linting one input with all errors turned
 into reports (``one``, ``pool``), applying and verifying fixes (``fixing``), confirming findings by execution
-(``confirm``), executing kernels that have none (``executing``), and locating NVIDIA's tools. Imports ``linting``, ``inline``, ``executor`` and ``report``.
+(``confirm``), executing kernels that have none (``executing``), the sources from which PTX was compiled
+(``user_sources``), and locating NVIDIA's tools. Imports ``linting``, ``inline``, ``executor`` and ``report``.
 
 Change this package when inputs come from somewhere new, or when a run over many files misbehaves.
 """

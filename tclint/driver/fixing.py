@@ -16,6 +16,7 @@ from tclint._dataclass import dataclass
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.driver.rewriting import rewritten
+from tclint.driver.user_sources import UserSources
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
 from tclint.findings.moved import all_moved, moved_to
@@ -23,6 +24,7 @@ from tclint.findings.places import displayed_name
 from tclint.findings.scales import Method, Severity
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.subsumption import related
+from tclint.report.in_source import suppressed
 from tclint.report.summary import count, present
 from tclint.syntax.source import Source, SourceError
 
@@ -140,6 +142,8 @@ def shown(
 ) -> FileReport:
     """The report on *source* with only those findings that are shown, not *known*, and not suppressed by a comment."""
     found = [lint(source, replace(config, verdict=False, require=()), past=past)]
+    sources = UserSources()
+    found = list(suppressed([sources.completed(found[0], sources.comments(source))], config.selected))
     if known is not None:
         found, _ = known.compared(found, config.selected, ())
     return replace(_visible(found[0], config), source=source)

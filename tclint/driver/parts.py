@@ -215,7 +215,7 @@ def _config(values: Mapping[str, Any]) -> Config:
 def _report(report: FileReport) -> list[Any]:
     source = report.source
     text = None if source is None else [source.sha256, *_excerpts(source, set(_spans(report)))]
-    return [report.path, report.member, report.origin, text, json.loads(record.encode(report))]
+    return [report.path, report.member, report.origin, text, json.loads(record.encode(report, sources=True))]
 
 
 def _restored(values: Sequence[Any]) -> FileReport:
@@ -224,7 +224,7 @@ def _restored(values: Sequence[Any]) -> FileReport:
         raise ValueError
     digest, size, lines, excerpts = text or ("", 0, 0, ())
     source = _Excerpts(_filled(size, lines, excerpts), path, member, str(digest))
-    report = record.decode(json.dumps(encoded).encode(), source)
+    report = record.decode(json.dumps(encoded).encode(), source, sources=True)
     return replace(report, origin=origin, source=None if text is None else source)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
-from tclint.findings.finding import FileReport, OpenQuestion
+from tclint.findings.finding import FileReport, OpenQuestion, SourceComment
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def reports(
     note: Callable[[str], None] | None = None,
     executor: Executor | None = None,
 ) -> Iterator[Checked]:
-    """The result for each input. Their order does not depend on ``config.jobs``.
+    """The result for each input, with what the user's sources say. Their order does not depend on ``config.jobs``.
 
     With an *executor*, its workers make them. Raises ExecutorError if they cannot, and SettingsError if the settings need a
     ptxas that there is not.
@@ -70,6 +70,32 @@ def reports(
     Reports of earlier runs are reused, and new ones kept for later (:mod:`tclint.cache`). *note* is called at the end with
     how many were, and with what prevented others from being kept.
     """
+    from tclint.driver.user_sources import UserSources
+
+    sources = UserSources()
+    passed: deque[tuple[Source | None, tuple[SourceComment, ...]]] = deque()
+
+    def noted() -> Iterator[Input]:
+        for item in inputs:
+            comments = sources.comments(item[1]) if isinstance(item[1], Source) else ()
+            passed.append((item[1] if comments and isinstance(item[1], Source) else None, comments))
+            yield item
+
+    for checked in _reports(noted(), config, note, executor):
+        source, comments = passed.popleft()
+        report = checked.report
+        if report.source is None and source is not None:
+            report = replace(report, source=source)
+        yield checked._replace(report=sources.completed(report, comments))
+
+
+def _reports(
+    inputs: Iterable[Input],
+    config: Config,
+    note: Callable[[str], None] | None,
+    executor: Executor | None,
+) -> Iterator[Checked]:
+    """The result for each input, whatever is beside it."""
     from tclint.cache.results import opened
 
     if config.ptxas_budget is not None:
@@ -78,7 +104,7 @@ def reports(
         config = gated(config)
         if config.gate is not None and not config.gate.folder:
             with folder_of(config.gate) as gate:
-                yield from reports(inputs, replace(config, gate=gate), note, executor)
+                yield from _reports(inputs, replace(config, gate=gate), note, executor)
             return
     results = opened(config)
     if results is None:

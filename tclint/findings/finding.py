@@ -34,6 +34,8 @@ class SourceLocation:
     inlined_at: tuple[SourceLocation, ...] = ()
     """The positions of the calls through which it was inlined, innermost first; the last one is in the kernel
     itself."""
+    text: str | None = None
+    """The line, if the file is one of the user's (:mod:`tclint.driver.user_sources`); None if it was not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,26 @@ class AsmCount:
     """Sources in CUDA C++, which nvcc compiles; the others are in Python."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceComment:
+    """A comment in CUDA C++ or Python that suppresses findings in the PTX compiled from a line (:mod:`tclint.report.in_source`)."""
+
+    location: SourceLocation
+    span: Span
+    """Where the PTX has the code of its line, or its kernel, for the first time."""
+    line: int
+    """The line of code to which it applies; 0 if it applies to :attr:`entries`."""
+    entries: tuple[str, ...] = ()
+    """The kernels to which it applies, or that have code of its line."""
+    rules: tuple[str, ...] = ()
+    """Its selectors."""
+    reason: str = ""
+    problem: str = ""
+    """Why it is malformed; empty if it is not."""
+    remedy: str = ""
+    """What to do about the problem, in the imperative."""
+
+
 Status = Literal["analysed", "partial", "failed"]
 
 
@@ -267,6 +289,10 @@ class FileReport:
     """What is known of each class of hazards in each kernel, in the order of the text; empty if that was not asked."""
     assembled: Assembled | None = None
     """What ptxas makes of it; None if the settings have no ``ptxas-budget``."""
+    comments: tuple[SourceComment, ...] = ()
+    """The comments about suppression in the user's sources from which it was compiled."""
+    newer: tuple[str, ...] = ()
+    """Those of these sources that have changed since, so that their lines may have moved."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

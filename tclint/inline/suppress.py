@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tclint.findings.finding import Finding
 from tclint.findings.selection import Selected
@@ -11,7 +11,7 @@ from tclint.findings.spans import Span
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module
-from tclint.linting.suppress import MARK, Audit
+from tclint.linting.suppress import MARK, Audit, Suppression
 from tclint.syntax.source import LEXICAL, Source
 
 __all__ = ["apply"]
@@ -61,6 +61,13 @@ class _HostAudit(Audit):
             text = self.source.data[span.start : span.end]
             if MARK in text and not MARKER.match(text):
                 yield span
+
+    def _placed(
+        self, comment: Span, verb: str, rules: dict[str, frozenset[str]], reason: str
+    ) -> Iterator[Suppression]:
+        """One for a kernel is not about its strings if it names none of their rules: it is for what is compiled from it."""
+        if verb == "ignore" or any(ids & self.on for ids in rules.values()):
+            yield from super()._placed(comment, verb, rules, reason)
 
     def _lines(self, finding: Finding) -> Collection[int]:
         at = self.source.position

@@ -22,7 +22,7 @@ from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import LEXICAL, Source
 
-__all__ = ["MARK", "RULES", "Audit", "apply"]
+__all__ = ["INVALID", "MARK", "RULES", "UNUSED", "Audit", "Directive", "Suppression", "apply", "directives"]
 
 UNUSED, INVALID = RULES = ("SU001", "SU002")
 
@@ -40,7 +40,7 @@ MAX_INLINE_ASSEMBLY = 1 << 16
 
 
 @dataclass(slots=True)
-class _Suppression:
+class Suppression:
     """One directive."""
 
     span: Span
@@ -106,7 +106,7 @@ class Audit:
         found = LEXICAL.finditer(self.source.data)
         return [Span(*m.span()) for m in found if m["comment"] and MARK in m["comment"]]
 
-    def _read(self, comment: Span) -> Iterator[_Suppression]:
+    def _read(self, comment: Span) -> Iterator[Suppression]:
         text = self.source.data[comment.start : comment.end].decode(errors="replace")
         text = text[2:].removesuffix("*/") if text.startswith("/*") else text.removeprefix("//").lstrip("#")
         for directive in _DIRECTIVE.split(text)[1:]:
@@ -142,7 +142,7 @@ class Audit:
 
     def _placed(
         self, comment: Span, verb: str, rules: dict[str, frozenset[str]], reason: str
-    ) -> Iterator[_Suppression]:
+    ) -> Iterator[Suppression]:
         function = self._function(comment.start)
         line = 0
         if verb == "ignore":
@@ -159,7 +159,7 @@ class Audit:
             unused = self.copies.setdefault((verb, *rules, reason), unused)
             if function is not None and not self.selected.wants(function.name):
                 unused.clear()  # the function is not checked, so it is unknown whether this copy is used
-        yield _Suppression(comment, reason, rules, line, function, unused)
+        yield Suppression(comment, reason, rules, line, function, unused)
 
     def _in_inline_assembly(self, comment: Span) -> bool:
         """Whether it comes from inline assembly, of which a compiler makes copies (unrolled loops, template
@@ -190,7 +190,7 @@ class Audit:
 
     # ---------------------------------------------------------------- matching
 
-    def _marked(self, finding: Finding, suppressions: Iterable[_Suppression]) -> Finding:
+    def _marked(self, finding: Finding, suppressions: Iterable[Suppression]) -> Finding:
         lines = self._lines(finding)
         owner = self._function(finding.span.start)
         reason: str | None = None
@@ -219,7 +219,7 @@ class Audit:
                 start, end = function.start + ins.start, max(end, function.start + ins.end)
         return range(self.source.position(start).line, self.source.position(max(start, end - 1)).line + 1)
 
-    def _report_unused(self, suppressions: Iterable[_Suppression]) -> None:
+    def _report_unused(self, suppressions: Iterable[Suppression]) -> None:
         for s in suppressions:
             unused = [
                 selector for selector in s.rules if selector in s.unused and s.rules[selector] <= self.on
@@ -303,6 +303,88 @@ class Audit:
                 fingerprint=self.prints.make(rule_id, entry, [" ".join(text.split())]),
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """A directive in a source from which PTX was compiled."""
+
+    span: Span
+    """The comment."""
+    line: int = 0
+    """The line of code to which it applies; 0 if it applies to functions."""
+    begins: int = 0
+    """The last line at which a function can begin that it precedes."""
+    rules: tuple[str, ...] = ()
+    reason: str = ""
+    problem: str = ""
+    """What is wrong with it; a problem of one selector leaves the others valid."""
+    remedy: str = ""
+
+
+_CPP = pattern(
+    rb"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|R"(?P<mark>[^()\\\s]{0,16})\(.*?(?:\)(?P=mark)"|\Z)"""
+    rb"""|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*'""",
+    re.DOTALL,
+)
+_PYTHON = pattern(
+    rb"""(?P<comment>\#[^\n]*)|\"{3}(?:\\.|[^\\])*?(?:\"{3}|\Z)|'{3}(?:\\.|[^\\])*?(?:'{3}|\Z)"""
+    rb"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    re.DOTALL,
+)
+"""A comment, or a string; digits may be separated by quotes."""
+_DECLARED = pattern(rb"[^;{}]*[;{}]?")
+_DEFINED = pattern(rb"(?:(?:[@ \t)\]}][^\n]*)?\n)*(?:async\s+)?def\b")
+"""What may be between a comment and the function that it precedes."""
+_PTX_MARK = pattern(rb"#\s*tclint:\s*ptx\b")
+
+
+def directives(source: Source, python: bool) -> Iterator[Directive]:
+    """The directives of a source in CUDA C++, or in *python*, for what is compiled from it."""
+    return _Reader(source, python).directives()
+
+
+class _Reader(Audit):
+    """Reads the directives of a source without knowing its code."""
+
+    def __init__(self, source: Source, python: bool) -> None:
+        language = _PYTHON if python else _CPP
+        self.listed = [Span(*m.span()) for m in language.finditer(source.data) if m["comment"] is not None]
+        self.problems: list[Directive] = []
+        self.python = python
+        super().__init__(source, Module(), Selected(), language.sub(_without_comment, source.data))
+
+    def directives(self) -> Iterator[Directive]:
+        for comment in self.listed:
+            text = self.source.data[comment.start : comment.end]
+            if MARK in text and not _PTX_MARK.match(text):
+                for s in self._read(comment):
+                    begins = 0 if s.line else self._begins(comment.end)
+                    yield Directive(comment, s.line, begins, tuple(s.rules), s.reason)
+        yield from self.problems
+
+    def _placed(
+        self, comment: Span, verb: str, rules: dict[str, frozenset[str]], reason: str
+    ) -> Iterator[Suppression]:
+        line = self._line(comment) if verb == "ignore" else 0
+        yield Suppression(comment, reason, rules, line, None, set(rules))
+
+    def _begins(self, offset: int) -> int:
+        form, start = (_DEFINED, self.code.find(b"\n", offset) + 1) if self.python else (_DECLARED, offset)
+        found = form.match(self.code, start)
+        return self.source.position(max(found.end() - 1, offset) if found is not None else offset).line
+
+    def _found(
+        self,
+        rule_id: str,
+        comment: Span,
+        message: str,
+        remedy: str,
+        function: Function | None = None,
+        fixes: tuple[Repair, ...] = (),
+    ) -> None:
+        line = self._line(comment)
+        self.problems.append(Directive(comment, line, problem=message, remedy=remedy))
 
 
 def _without_comment(match: re.Match[bytes]) -> bytes:

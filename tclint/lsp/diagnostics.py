@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from lsprotocol import types
 
@@ -15,6 +16,7 @@ from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import DocumentText
 from tclint.report.fold import causes
 from tclint.report.formats._details import parties, step_words
+from tclint.report.locate import Locator
 from tclint.syntax.source import Problem
 
 __all__ = ["SOURCE", "diagnostics", "merged", "of_error", "of_finding"]
@@ -72,6 +74,7 @@ def of_finding(
         code_description=types.CodeDescription(url(rule) or page(rule).absolute().as_uri()),
         source=SOURCE,
         related_information=[
+            *_in_source(finding),
             *_path(uri, text, finding),
             *(
                 types.DiagnosticRelatedInformation(
@@ -81,6 +84,19 @@ def of_finding(
             ),
         ],
         data={"fingerprint": finding.fingerprint},
+    )
+
+
+def _in_source(finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
+    """The line of the user's source from which the place of a finding was compiled, if that was read."""
+    location = finding.source_location
+    line = Locator("source").user_line(location) if location is not None else None
+    if line is None or line.text is None:
+        return
+    start = types.Position(line.line - 1, max(line.column - 1, 0))
+    end = types.Position(line.line - 1, len(line.text.encode("utf-16-le")) // 2)
+    yield types.DiagnosticRelatedInformation(
+        types.Location(Path(line.file).absolute().as_uri(), types.Range(start, end)), line.text.strip()
     )
 
 

@@ -11,7 +11,8 @@ from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.cache.results import EarlierResults, opened
 from tclint.config.config import Config
-from tclint.findings.finding import FileReport
+from tclint.driver.user_sources import UserSources
+from tclint.findings.finding import FileReport, SourceComment
 from tclint.findings.selection import Request
 from tclint.inline.hosts import is_host
 from tclint.ir.inline import inlinable, inline
@@ -20,6 +21,7 @@ from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.lsp.text import DocumentText
 from tclint.report import baseline
+from tclint.report.in_source import suppressed
 from tclint.report.summary import present
 from tclint.syntax import Tree
 from tclint.syntax.source import Source, SourceError
@@ -80,9 +82,11 @@ class Document:
             return last
         self._check_current(version)
         self.past.pause, self.past.until = lambda: self._check_current(version), perf_counter() + seconds
-        complete = True
+        complete, sources = True, UserSources()
+        comments: tuple[SourceComment, ...] = ()
         try:
             source = Source.from_bytes(text.analysed, self.path, starts=text.line_feeds)
+            comments = sources.comments(source)
             if text is self._opened and (results := opened(config)) is not None:
                 report, complete = self._known_or_made(results, source, config, seconds)
                 results.flush()
@@ -95,7 +99,8 @@ class Document:
         except Exception:
             self.past = IncrementalCache()  # the cache may contain the cause
             raise
-        found, _ = baseline.of(config.baseline).compared([report], config.selected, ())
+        whole = suppressed([sources.completed(report, comments)], config.selected)
+        found, _ = baseline.of(config.baseline).compared(whole, config.selected, ())
         (shown,), _ = present(found, config.selected)
         self.last = Lint(version, text, config, shown, complete)
         return self.last

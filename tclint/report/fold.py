@@ -23,6 +23,7 @@ from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Step, Variant, overlapping
 from tclint.findings.places import region
 from tclint.findings.selection import Selected
+from tclint.report.in_source import suppressed
 from tclint.report.locate import calls
 from tclint.report.summary import Summary, present
 
@@ -47,6 +48,7 @@ def presented(
     arch: str | None = None,
 ) -> tuple[list[FileReport], Summary]:
     """The reports to show for a run over *paths*, without the findings in *known* and each defect once; its counts."""
+    reports = suppressed(reports, selected)
     if known is not None:
         reports, known = known.compared(reports, selected, paths)
     return fold(*present(reports, selected, known.gone if known is not None else (), arch))

@@ -1,14 +1,14 @@
 """Locations in the output: in the PTX, or in the CUDA or Python source line that ``.loc`` gives.
 
-Paths for programs are relative to the root of the git work tree, or to the current folder outside of one. Files that a
-PTX file names are never opened.
+Paths for programs are relative to the root of the git work tree, or to the current folder outside of one. Which files that a
+PTX file names are opened is decided by :mod:`tclint.driver.user_sources`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
 from tclint._dataclass import dataclass
@@ -55,6 +55,8 @@ class Locator:
     root: str = field(default_factory=project_root)
     tracked: frozenset[str] = frozenset()
     """The absolute paths of the inputs and source files that git tracks."""
+    compiled: frozenset[str] = frozenset()
+    """The absolute paths of the inputs that were compiled for the run."""
 
     @classmethod
     def of(cls, mode: Mode, reports: Sequence[FileReport]) -> Locator:
@@ -68,13 +70,15 @@ class Locator:
             for location in {part.source_location for part in parts if part.source_location is not None}:
                 files[_absolute(report.path)] = None
                 files |= dict.fromkeys(_absolute(call.file) for call in calls(location))
-        return cls(mode, root, _tracked(root, files))
+        hosts = {_absolute(report.path) for report in reports if report.member is not None}
+        return cls(mode, root, _tracked(root, files), frozenset(hosts))
 
     def __call__(self, report: FileReport, what: Finding | Step) -> ShownLocation:
         """The location at which to show a finding or step of *report*. A PTX path keeps the user's spelling."""
         assert report.source is not None  # guaranteed by FileReport
-        if what.source_location is not None and self._in_source(report):
-            line = self.user_line(what.source_location)
+        location = place(what)
+        if location is not None and self._in_source(report):
+            line = self.user_line(location)
             return ShownLocation(_local(line.file), line.line, line.column, None, line)
         start, end = report.source.position(what.span.start), report.source.position(what.span.end)
         return ShownLocation(report.path, start.line, start.column, end, None)
@@ -83,12 +87,30 @@ class Locator:
         return self.mode == "source" or (self.mode == "auto" and _absolute(report.path) not in self.tracked)
 
     def user_line(self, location: SourceLocation) -> SourceLocation:
-        """The line that the user wrote: the innermost one in a file that git tracks, or else the outermost call.
+        """The line that the user wrote: the innermost one in a file that is an input of the run, or that git tracks, or else the
+        outermost call of which the line was read, or else the outermost call.
 
         The outermost call alone may be a line of a library that all kernels instantiated from its templates share.
         """
         chain = calls(location)
-        return next((call for call in chain if _absolute(call.file) in self.tracked), chain[-1])
+        for files in (self.compiled, self.tracked):
+            if files and (own := next((call for call in chain if _absolute(call.file) in files), None)):
+                return own
+        return next((call for call in reversed(chain) if call.text is not None), chain[-1])
+
+    def has_no_ptx(self, report: FileReport) -> bool:
+        """Whether *report* is about PTX that exists only during the run: what nvcc made of a source."""
+        return report.member is not None and any(
+            _absolute(call.file) == _absolute(report.path)
+            for finding in report.findings
+            if finding.source_location is not None
+            for call in calls(finding.source_location)
+        )
+
+    @staticmethod
+    def local(path: str) -> str:
+        """*path* relative to the current folder, for people; absolute if it is outside."""
+        return _local(path)
 
     def relative(self, path: str) -> str:
         """*path* relative to the root, for programs, with slashes; absolute if it is outside the root."""
@@ -97,9 +119,20 @@ class Locator:
         return inside.replace(os.sep, "/")
 
 
+def place(what: Finding | Step) -> SourceLocation | None:
+    """The source location of a finding or step; None if it has none.
+
+    A compiler gives code that it merges no line. Such a finding is at the last step of its path whose line was read.
+    """
+    if what.source_location is not None or isinstance(what, Step):
+        return what.source_location
+    steps = (step.source_location for step in reversed(what.steps))
+    return next((location for location in steps if location is not None and location.text is not None), None)
+
+
 def calls(location: SourceLocation) -> list[SourceLocation]:
     """The location itself, then the calls through which it was inlined, innermost first."""
-    return [SourceLocation(location.file, location.line, location.column), *location.inlined_at]
+    return [replace(location, inlined_at=()), *location.inlined_at]
 
 
 def _absolute(path: str) -> str:

@@ -91,6 +91,8 @@ class FormatContext:
     """Columns of the terminal; without one, a width that reads well."""
     quiet: bool = False
     """Whether people want the findings without the tally."""
+    verbose: bool = False
+    """Whether people want the PTX below the source from which it was compiled."""
     links: bool = False
     """Whether the terminal probably supports hyperlinks (OSC 8)."""
     locate: Locator = field(default_factory=Locator)

@@ -16,6 +16,7 @@ from tclint._version import __version__
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.dataflow import LimitExceeded
+from tclint.driver.user_sources import source_below
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.findings.places import displayed_name, source_location
 from tclint.findings.rules import Rule, manual_reference
@@ -42,12 +43,8 @@ __all__ = ["SCHEMA", "kernel"]
 
 SCHEMA = 1
 """The version of the data, incremented when a key is removed or changes its meaning."""
-_SOURCE_SUFFIXES = frozenset(".c .cc .cpp .cu .cuh .cxx .h .hpp .inl .py".split())
-"""Suffixes of source files. Other files that PTX names are not opened."""
 _CONTEXT_LINES = 2
 """Lines of source text that are shown before and after the line of an instruction."""
-_MAX_SOURCE_BYTES = 8_000_000
-"""The size of the largest source file that is read."""
 
 
 class _Interned:
@@ -470,16 +467,4 @@ def source_file(name: str, folder: Path) -> Path | None:
     parts = Path(name).parts
     candidates = [Path(name) if os.path.isabs(name) else root / name]
     candidates += [root.joinpath(*parts[k:]) for k in range(1, len(parts))]
-    for candidate in candidates:
-        try:
-            real = candidate.resolve()
-            if (
-                real.is_relative_to(root)
-                and real.suffix.lower() in _SOURCE_SUFFIXES
-                and real.is_file()
-                and real.stat().st_size <= _MAX_SOURCE_BYTES
-            ):
-                return real
-        except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a loop of links
-            continue
-    return None
+    return next(filter(None, (source_below(candidate, root) for candidate in candidates)), None)

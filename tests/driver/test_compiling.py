@@ -215,3 +215,30 @@ def test_a_source_is_compiled_and_the_finding_names_its_line(
     assert (done.returncode, Path("k.o").is_file()) == (0, True), done.stderr
     assert "--> k.cu:7:5" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["k.cu", "k.o"]
+
+
+def test_what_was_compiled_for_the_run_has_lines_of_the_source_only(stand_in: Path) -> None:
+    shutil.copy(ROOT / "fixtures" / "sources" / "stale.cu", "stale.cu")
+    made = (ROOT / "fixtures" / "sources" / "stale.ptx").read_text()
+    name = '.file\t1 "' + os.path.abspath("stale.cu")
+    (stand_in / "made" / "stale.ptx").write_text(
+        made.replace('.file\t1 "/home/user/project/kernels/stale.cu', name)
+    )
+    done = tclint("check", "--no-cache", "--compile", "--output", "sarif=log", "stale.cu")
+    assert "--> stale.cu:7:9 in reversed\n" in done.stdout
+    assert "= PTX: stale.cu(stale.ptx):69:2: st.shared.f32 [%r2], %f12;" in done.stdout
+    (result,) = json.loads(Path("log").read_text())["runs"][0]["results"]
+    assert "fixes" not in result  # its lines would be those of the PTX
+    places = [location["physicalLocation"] for location in result["relatedLocations"]]
+    assert all("region" not in place for place in places[:2])
+    messages = [location["message"]["text"] for location in result["relatedLocations"]]
+    assert messages[1].endswith("(row) (stale.ptx:69)")
+    text = Path("stale.cu").read_text()
+    Path("stale.cu").write_text(
+        text.replace("i * 256 + threadIdx.x];", "i * 256 + threadIdx.x]; // tclint: ignore[SM001]")
+    )
+    assert tclint("check", "--no-cache", "--compile", "stale.cu").returncode == 0
+    Path("stale.cu").write_text(text.replace("__syncthreads();", "__syncthreads(); // tclint: ignore[SM001]"))
+    done = tclint("check", "--no-cache", "--compile", "stale.cu")
+    assert "stale.cu:8: ignore[SM001] hides nothing" in done.stdout
+    assert done.returncode == 2

@@ -388,6 +388,16 @@ def test_comments_of_python_hide_findings() -> None:
     assert [f.suppressed for f in check(text, "k.py").findings] == ["why"]
 
 
+def test_comments_about_what_is_compiled_from_the_source_are_left_alone() -> None:
+    text = (
+        "// tclint: ignore-entry[SM001] why\n__global__ void k() { /* tclint: ignore[WG001] why */\n    int x;\n}\n"
+        + in_function('asm("mov.u32 %0, 1;" : "=r"(a));')
+    )
+    assert check(text).findings == ()
+    wrong = check(text.replace("ignore-entry[SM001]", "ignore-entry[PX001]")).findings
+    assert [finding.rule.id for finding in wrong] == ["SU001"]
+
+
 # ---------------------------------------------------------------- the command
 
 

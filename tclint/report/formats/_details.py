@@ -109,8 +109,11 @@ def listed(
         )
 
 
-def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
-    """Notes that give the locations of the findings merged into this one, or of the one that it duplicates."""
+def variant_notes(report: FileReport, finding: Finding, *, ptx: bool = False) -> Iterator[str]:
+    """Notes that give the locations of the findings merged into this one, or of the one that it duplicates.
+
+    *ptx*: whether they have to say that the lines are those of the PTX.
+    """
     if finding.duplicate_of is not None:
         yield f"a duplicate of the finding at {named(finding.duplicate_of)}"
     home = (report.path, report.member, finding.entry)
@@ -118,7 +121,8 @@ def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
     if here:
         lines = _listed([str(v.line) for v in here])
-        yield f"the same cause is also reported at {'line' if len(here) == 1 else 'lines'} {lines}"
+        words = "line" if len(here) == 1 else "lines"
+        yield f"the same cause is also reported at {words} {lines}{' of the PTX' if ptx else ''}"
     if there:
         kernels = {(v.path, v.member, v.entry) for v in there}
         yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([named(v) for v in there])}"

@@ -75,6 +75,7 @@ class _Run:
     def __init__(self, rules: list[Rule], context: FormatContext) -> None:
         self._context = context
         self._rules = rules
+        self._no_ptx: dict[int, bool] = {}
         self._index = {rule.id: index for index, rule in enumerate(rules)}
 
     def of(self, reports: Sequence[FileReport]) -> Any:
@@ -190,7 +191,8 @@ class _Run:
                 "primaryLocationLineHash": finding.fingerprint,
                 "tclint/v1": finding.fingerprint,
             },
-            fixes=[self._fix(report, fix) for fix in finding.fixes] or None,
+            # The lines of an edit are those of the PTX, which a member of another file does not have.
+            fixes=[self._fix(report, fix) for fix in finding.fixes if report.member is None] or None,
             properties={
                 "tclint/confidence": finding.confidence.label,
                 "tclint/method": finding.method.value,
@@ -231,9 +233,14 @@ class _Run:
         target = self._context.locate(report, finding)
         if target.source is not None:
             location = self._line(target.source)
+            if target.source.text is not None:
+                snippet = om.ArtifactContent(text=clean(target.source.text))
+                location.physical_location.region.snippet = snippet
         else:
             location = self._span(report, finding.span)
-            location.physical_location.region.snippet = om.ArtifactContent(text=_text(report, finding.span))
+            if location.physical_location.region is not None:
+                snippet = om.ArtifactContent(text=_text(report, finding.span))
+                location.physical_location.region.snippet = snippet
         if finding.entry is not None:
             name = clean(finding.entry)
             qualified = clean(f"{report.member}::{finding.entry}") if report.member else name
@@ -255,9 +262,11 @@ class _Run:
 
         target = self._context.locate(report, finding)
         for step in finding.steps:
-            yield numbered(self._span(report, step.span), step_words(step), step_words(step))
+            words = step_words(step)
+            yield numbered(self._span(report, step.span), f"{words}{self._inside(report, step.span)}", words)
         if target.source is not None and all(step.span != finding.span for step in finding.steps):
-            yield numbered(self._span(report, finding.span), "the instruction in the PTX", "PTX")
+            words = f"the instruction in the PTX{self._inside(report, finding.span)}"
+            yield numbered(self._span(report, finding.span), words, "PTX")
         if finding.source_location is not None:
             for call in calls(finding.source_location):
                 if call != target.source:
@@ -301,7 +310,19 @@ class _Run:
         return om.Fix(description=om.Message(text=_plain(fix.message)), artifact_changes=[change])
 
     def _span(self, report: FileReport, span: Span) -> Any:
-        return self._physical(report.path, _region(report, span))
+        """The place of *span*: the file alone if its lines are not those of the PTX."""
+        return self._physical(report.path, None if self._has_no_ptx(report) else _region(report, span))
+
+    def _has_no_ptx(self, report: FileReport) -> bool:
+        if id(report) not in self._no_ptx:
+            self._no_ptx[id(report)] = self._context.locate.has_no_ptx(report)
+        return self._no_ptx[id(report)]
+
+    def _inside(self, report: FileReport, span: Span) -> str:
+        """Where *span* is in PTX that is no file: `` (gemm.ptx:42)``; else empty."""
+        if not self._has_no_ptx(report):
+            return ""
+        return f" ({report.member}:{region(report, span)[0].line})"
 
     def _line(self, location: SourceLocation) -> Any:
         return self._at(location.file, line=location.line, column=location.column)

@@ -23,14 +23,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import Rule, manual_reference, page, url
 from tclint.findings.scales import Severity
-from tclint.findings.spans import Span
 from tclint.report.formats._details import (
     NO_LINE,
     certainty,
@@ -41,10 +40,10 @@ from tclint.report.formats._details import (
     variant_notes,
     where,
 )
+from tclint.report.formats._rows import Row, kernel_words, ptx_line, ptx_rows, source_rows
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import ShownLocation
 from tclint.report.summary import FormatContext, closing, count
-from tclint.syntax.source import Source
 
 if TYPE_CHECKING:
     from tclint.report.baseline import Entry
@@ -55,10 +54,6 @@ _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
 _MIN_FOOTER = 30
-_OPCODE = pattern(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
-"""The guard and the opcode of a statement."""
-_MAX_OPCODE = 300
-"""Bytes of a statement that are searched for its opcode."""
 _LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
 """A list of at least five registers, of which the first and the last are shown."""
 _MAX_LINE = 4000
@@ -67,14 +62,6 @@ _MAX_GONE = 20
 """Baseline findings that are gone and listed; the remaining ones are only counted."""
 _MAX_CALLS, _FIRST_CALLS = 6, 2
 """Of a longer chain of inlined calls, the first are the innermost ones, and the others lead up to the kernel."""
-
-
-class _Mark(NamedTuple):
-    """A span of the excerpt with its label; the primary one is the location of the finding."""
-
-    span: Span
-    label: str
-    primary: bool
 
 
 def render(reports: Sequence[FileReport], context: FormatContext) -> str:
@@ -106,6 +93,7 @@ class _Frames:
         self._style = Style(context.color, context.links)
         self._width = max(context.width, _MIN_WIDTH)
         self._locate = context.locate
+        self._verbose = context.verbose
 
     def problems(self, report: FileReport) -> Iterator[str]:
         path = displayed_name(report)
@@ -114,83 +102,81 @@ class _Frames:
             yield f"{self._style(RED, 'error')}: {printable(f'{at}: {problem.message}')}"
 
     def finding(self, report: FileReport, finding: Finding) -> Iterator[str]:
+        """The frame of a finding: in the source if its line there was read, else in the PTX."""
         style, color = self._style, _COLORS[finding.severity]
-        marks = list(self._marks(report, finding))
-        lines = [point.line for mark in marks for point in region(report, mark.span)]
-        gutter = " " * len(str(max(lines)))
+        target = self._locate(report, finding)
+        at_hand = target.source is not None and target.source.text is not None
+        rows = list((source_rows if at_hand else ptx_rows)(report, finding, self._locate))
+        ptx = list(ptx_rows(report, finding, self._locate)) if at_hand and self._verbose else []
+        gutter = " " * len(str(max(row.line for row in (*rows, *ptx))))
         bar = style(BLUE, f"{gutter} |")
         rule = self._style.link(partial(_documentation, finding.rule), finding.rule.id)
         yield (
             style(color, f"{finding.severity.label}[{rule}]")
             + style(BOLD, printable(f" {finding.rule.name} ({certainty(finding)}): {finding.message}"))
         )
-        yield from self._head(report, finding, gutter)
+        yield from self._head(report, finding, gutter, target)
         yield bar
-        assert report.source is not None  # guaranteed by FileReport
-        yield from self._excerpt(report.source, marks, gutter, color)
+        yield from self._excerpt(rows, gutter, color, target.path if at_hand else rows[0].path)
         yield bar
+        if ptx:
+            yield self._ptx_head(report, finding, gutter, ":::")
+            yield bar
+            yield from self._excerpt(ptx, gutter, color, ptx[0].path)
+            yield bar
+        elif at_hand:
+            yield from self._footer(gutter, "PTX", ptx_line(report, finding))
         for title, text in self._footers(report, finding):
             yield from self._footer(gutter, title, text)
 
-    def _head(self, report: FileReport, finding: Finding, gutter: str) -> Iterator[str]:
-        """The location: the source line if requested and known, then the line of the PTX."""
-        style = self._style
-        target = self._locate(report, finding)
+    def _head(
+        self, report: FileReport, finding: Finding, gutter: str, target: ShownLocation
+    ) -> Iterator[str]:
+        """The location: the source line if requested and known, then the line of the PTX unless the frame is in the source."""
+        if target.source is None:
+            yield self._ptx_head(report, finding, gutter, "-->")
+            return
+        at_hand = target.source.text is not None
+        kernel = kernel_words(report, finding.entry, demangled=True) if at_hand else ""
+        named = self._link(target.path, where(target))
+        yield f"{gutter}{self._style(BLUE, '-->')} {named}{printable(kernel)}"
+        if not at_hand:
+            yield self._ptx_head(report, finding, gutter, ":::")
+
+    def _ptx_head(self, report: FileReport, finding: Finding, gutter: str, arrow: str) -> str:
         start, _ = region(report, finding.span)
-        kernel = f" in {shortened(finding.entry)}" if finding.entry else ""
-        origin = f" ({report.origin})" if report.origin else ""
-        arrow = "-->"
-        if target.source is not None:
-            named = self._link(target.path, where(target))
-            yield f"{gutter}{style(BLUE, arrow)} {named}"
-            arrow = ":::"
         named = self._link(
             report.path, where(ShownLocation(displayed_name(report), start.line, start.column, None, None))
         )
-        yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
+        kernel = kernel_words(report, finding.entry, demangled=False)
+        return f"{gutter}{self._style(BLUE, arrow)} {named}{printable(kernel)}"
 
     def _link(self, path: str, text: str) -> str:
         """The text, linked to the file if it exists; standard input and source files of libraries may not."""
         printed = printable(text)
         return self._style.link(partial(file_url, path), printed) if os.path.exists(path) else printed
 
-    def _marks(self, report: FileReport, finding: Finding) -> Iterator[_Mark]:
-        """The steps, numbered; the location of the finding is one of them or follows them."""
-        assert report.source is not None  # guaranteed by FileReport
-        data, steps = report.source.data, finding.steps
-        at_primary = [index for index, step in enumerate(steps) if step.span == finding.span]
-        primary = at_primary[-1] if at_primary else len(steps)
-        for index, step in enumerate(steps):
-            inside = f" (in {shortened(step.entry)})" if step.entry and step.entry != finding.entry else ""
-            number = f"{index + 1}. " if len(steps) > 1 or not at_primary else ""
-            source = source_of(step, self._locate)
-            label = f"{number}{step_words(step)}{inside}{f' [{source}]' if source else ''}"
-            yield _Mark(_underlined(data, step.span), label, index == primary)
-        if not at_primary:
-            yield _Mark(_underlined(data, finding.span), "", primary=True)
+    def _excerpt(self, rows: list[Row], gutter: str, color: str, path: str) -> Iterator[str]:
+        """The *rows* in their order, with a line of dots between lines that are not adjacent, and the path where that changes.
 
-    def _excerpt(self, source: Source, marks: list[_Mark], gutter: str, color: str) -> Iterator[str]:
-        """The marked lines in the order of the marks, with a line of dots between lines that are not adjacent.
-
-        A label is beside the underlined words if it fits there, and otherwise below them. Of a span over several lines, the
-        first one is shown.
+        A label is beside the underlined words if it fits there, and otherwise below them.
         """
         style = self._style
         bar = style(BLUE, f"{gutter} |")
         shown, printed = 0, ""
-        for mark in marks:
-            start, end = source.position(mark.span.start), source.position(mark.span.end)
-            if shown and start.line not in (shown, shown + 1):
+        for row in rows:
+            if row.path != path:
+                yield f"{gutter}{style(BLUE, ':::')} {printable(row.path)}"
+                shown, path = 0, row.path
+            if shown and row.line not in (shown, shown + 1):
                 yield style(BLUE, f"{'.' * len(gutter)} |")
-            text = source.line_text(start.line)
-            last = end.column - 1 if start.line == end.line else len(text.rstrip())
-            excerpt, offset, length = self._trim(text, start.column - 1, last, len(gutter) + 3)
-            if start.line != shown or excerpt != printed:  # another part of a long line
-                yield f"{style(BLUE, f'{start.line:>{len(gutter)}} |')} {excerpt}".rstrip()
-            shown, printed = start.line, excerpt
-            paint = color if mark.primary else BLUE
-            carets = " " * offset + style(paint, ("^" if mark.primary else "-") * length)
-            label, room = printable(mark.label), self._width - len(gutter) - 4
+            excerpt, offset, length = self._trim(row, len(gutter) + 3)
+            if row.line != shown or excerpt != printed:  # another part of a long line
+                yield f"{style(BLUE, f'{row.line:>{len(gutter)}} |')} {excerpt}".rstrip()
+            shown, printed = row.line, excerpt
+            paint = color if row.primary else BLUE
+            carets = " " * offset + style(paint, ("^" if row.primary else "-") * length)
+            label, room = printable(row.label), self._width - len(gutter) - 4
             if len(label) <= room - offset - length:
                 yield f"{bar} {carets} {style(paint, label)}".rstrip()
                 continue
@@ -201,16 +187,18 @@ class _Frames:
             for part in wrap(label, room + 1 - len(indent), break_on_hyphens=False):
                 yield f"{bar} {indent}{style(paint, part)}"
 
-    def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
-        """The part of a line around ``[first, last)`` that fits, and the offset and length of this range in it."""
+    def _trim(self, row: Row, used: int) -> tuple[str, int, int]:
+        """The part of a line around the underlined columns that fits, and the offset and length of these in it."""
+        text, first, last = row.text, row.first, row.last
         reach = self._width - used
         # Cut first, since a line may be a megabyte long.
         before = printable(text[max(0, first - reach - 1) : first])
         inner = before.lstrip()
         before = before.removesuffix(inner).expandtabs(_TAB) + inner.replace("\t", " ")
         marked = printable(text[first : min(last, first + reach + 1)]).replace("\t", " ")
-        after = _LISTED.sub(r"{\1, …,\2}", text[last : last + _MAX_LINE])[: reach + 1]
-        after = printable(after).replace("\t", " ")
+        after = text[last : last + _MAX_LINE]
+        after = _LISTED.sub(r"{\1, …,\2}", after) if row.ptx else after
+        after = printable(after[: reach + 1]).replace("\t", " ")
         keep = max(reach // 4, reach - len(marked) - min(len(after), reach // 4))
         if len(before) > keep:
             before = "…" + before[len(before) - keep + 1 :]
@@ -221,7 +209,7 @@ class _Frames:
     def _footers(self, report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
         """Titles and texts: the cycle of a deadlock, how to fix the finding, what limits it, and where to read more."""
         if finding.deadlock:
-            yield "deadlock", "\n".join(self._cycle(report, finding))
+            yield "deadlock", "\n".join(dict.fromkeys(self._cycle(report, finding)))
         if finding.help:
             yield "help", finding.help
         if finding.help_source is not None:
@@ -233,10 +221,15 @@ class _Frames:
             yield "doubt", finding.doubt
         if finding.count > 1:
             yield "note", f"{count(finding.count, 'use')} with this cause; only the first is shown"
-        yield from (("note", text) for text in variant_notes(report, finding))
+        target = self._locate(report, finding).source
+        at_hand = target is not None and target.text is not None
+        yield from (("note", text) for text in variant_notes(report, finding, ptx=at_hand))
+        if at_hand and target is not None and target.file in report.newer:
+            name = self._locate.local(target.file)
+            yield "note", f"{name} is newer than the PTX: its lines may have moved"
         if finding.confirmation:
             yield "note", f"executed: {finding.confirmation}"
-        if finding.source_location:
+        if finding.source_location and not (at_hand and not finding.source_location.inlined_at):
             first, *calls = chain(finding)
             if len(calls) > _MAX_CALLS:
                 middle = len(calls) - _MAX_CALLS
@@ -250,6 +243,10 @@ class _Frames:
         """A line for each party of a deadlock, and below it a line for each operation that would complete its wait."""
         for indented, step in parties(finding):
             source = source_of(step, self._locate)
+            line = self._locate(report, step).source
+            if line is not None and line.text is not None:
+                yield f"{'  ' * indented}{source}: {step_words(step)}"
+                continue
             at = f" [{source}]" if source else ""
             yield f"{'  ' * indented}line {region(report, step.span)[0].line}: {step_words(step)}{at}"
 
@@ -309,11 +306,3 @@ def _documentation(rule: Rule) -> str:
 
 def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…" if room else ""
-
-
-def _underlined(data: bytes, span: Span) -> Span:
-    """The guard and the opcode of a statement; any other span as it is."""
-    if data[span.end - 1 : span.end] != b";":
-        return span
-    opcode = _OPCODE.match(data, span.start, min(span.end, span.start + _MAX_OPCODE))
-    return span if opcode is None else Span(*opcode.span())
