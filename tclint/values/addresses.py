@@ -157,6 +157,8 @@ class Addresses:
     ) -> AddressForm:
         """:meth:`decomposed` of the sum of *terms* and *offset*."""
         index, base, rest, followed = dict[int, int](), dict[int, int](), dict[int, int](), dict[int, int]()
+        terms, constant = self.counters.in_step(terms)
+        offset += constant
         steps, work = list[Steps](), list(terms)
         while work:
             term, factor = work.pop()

@@ -63,7 +63,7 @@ class Induction:
         return {by for terms, by in ends if by and terms == ((value, 1),)}
 
     def quotient(self, value: Value) -> tuple[Value, int] | None:
-        """``(x, n)`` if *value* is the quotient of an unsigned 32-bit x and a constant n, rounded down; else None.
+        """``(x, n)`` if *value* is the quotient of an unsigned x of 31 bits and a constant n, rounded down; else None.
 
         Compilers shift by a power of two. For any other n, they multiply by its rounded reciprocal and shift the upper
         half of the product (Granlund and Montgomery, *Division by Invariant Integers using Multiplication*, 1994). If
@@ -84,6 +84,8 @@ class Induction:
             long = self._long_reciprocal(inner)
             if long is not None:
                 return self._divided(long[0], (1 << 32) + long[1], number + 33)
+            if number >= 32 and (scaled := self._scaled(inner)) is not None:
+                return self._divided(*scaled, number)
             if number < 32:
                 value, by = inner, number
         upper = self._upper_half(value)
@@ -92,9 +94,10 @@ class Induction:
         return (value, 1 << by) if 0 < by < 32 else None
 
     def _divided(self, x: Value, factor: int, by: int) -> tuple[Value, int] | None:
-        """``(x, n)`` if ``x * factor >> by`` is x divided by n, of which *factor* is a reciprocal; else None."""
+        """``(x, n)`` if ``x * factor >> by`` is x divided by n, rounded down, for every x of 31 bits; else None."""
         n = -(-(1 << by) // factor)
-        return (self.table.representative(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
+        exact = factor * n - (1 << by) <= 1 << by - 31
+        return (self.table.representative(x), n) if n > 1 and exact else None
 
     def _upper_half(self, value: Value) -> tuple[Value, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
@@ -108,8 +111,10 @@ class Induction:
         product = self._shifted_right(value, 32)
         if product is None and type(node) is PartOf and (node.index, node.width) == (1, 32):
             product = node.whole
-        if product is None:
-            return None
+        return None if product is None else self._scaled(product)
+
+    def _scaled(self, product: Value) -> tuple[Value, int] | None:
+        """``(x, factor)`` if *product*, of 64 bits, is an unsigned 32-bit x times a constant, else None."""
         terms, constant = self.table.linear(product)
         factors = {factor for _, factor in terms}
         (factor,) = factors if len(factors) == 1 else (1,)
@@ -170,6 +175,36 @@ class Induction:
             if all(self._is_shift(t) and self.table.node(t) is not node for t, _ in signs):
                 return each, low, n
         return None
+
+    def in_step(self, terms: Terms) -> tuple[Terms, int]:
+        """A sum in which the counters that advance with the dividend of a quotient are multiples of that dividend.
+
+        An unrolled loop advances a pointer into a ring by the size of several stages and divides a counter of its own:
+        ``p - 24 * (i / 3)``, where p grows by 32 and i by 4, is ``p0 + 8 * (i - i0) - 24 * (i / 3)``.
+        """
+        whole = self.table.total(terms, 0)
+        for term, factor in terms:
+            divided = self.quotient(term) if factor < 0 else None
+            if divided is None:
+                continue
+            for counter, _ in self.table.linear(divided[0])[0]:
+                for other, times in self.table.linear(whole)[0]:
+                    same = self._by_counter(other, counter)
+                    if same is not None:
+                        whole = self.table.add(whole, self.table.times(self.table.minus(same, other), times))
+        return self.table.linear(whole)
+
+    def _by_counter(self, value: Value, counter: Value) -> Value | None:
+        """A loop counter in terms of another one of the same loop, of which its stride is a multiple; else None."""
+        found, by = self.induction(value), self.induction(counter)
+        if value == counter or found is None or by is None:
+            return None
+        (start, stride, modulus), (first, step, wraps) = found, by
+        apart = self.table.phi(value).block != self.table.phi(counter).block
+        if apart or modulus is not None or wraps is not None or stride % step:
+            return None
+        advanced = self.table.minus(counter, first)
+        return self.table.add(start, self.table.times(advanced, stride // step))
 
     def _is_shift(self, value: Value) -> bool:
         """Whether *value* is shifted right."""

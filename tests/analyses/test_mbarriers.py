@@ -113,6 +113,41 @@ def test_remainder_by_a_reciprocal() -> None:
     assert [stage.offset for stage in ring.stages] == [0, 8, 16]
 
 
+UNROLLED = """
+    mov.u32 %r2, 0; mov.u32 %r3, 1; mov.u32 %r6, full;
+L:
+    mul.wide.u32 %rd1, %r2, -1431655765; shr.u64 %rd2, %rd1, 33; cvt.u32.u64 %r4, %rd2;
+    mul.lo.s32 %r4, %r4, -24; add.s32 %r7, %r6, %r4;
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+    mul.wide.u32 %rd1, %r3, -1431655765; shr.u64 %rd2, %rd1, 33; cvt.u32.u64 %r4, %rd2;
+    mul.lo.s32 %r4, %r4, -24; add.s32 %r8, %r6, %r4; add.s32 %r8, %r8, 8;
+    mbarrier.arrive.shared::cta.b64 _, [%r8];
+    add.u32 %r2, %r2, 4; add.u32 %r3, %r3, 4; add.u32 %r6, %r6, 32;
+    setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
+"""
+
+
+def test_the_copies_of_an_unrolled_loop_name_all_stages_of_a_ring() -> None:
+    """nvcc unrolls by 4 a loop over 3 stages: a pointer advances by 32, and a counter of each copy is divided by 3."""
+    found = Mbarriers(model(inits("full", 3, 1) + UNROLLED))
+    assert [sorted(m.offset for m in found.named(site)) for site in found.arriving] == [[0, 8, 16]] * 2
+    assert [found.addresses.of(site)[0].form.count for site in found.arriving] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("add.u32 %r3, %r3, 4", "add.u32 %r3, %r3, 3"),  # the dividend does not advance with the pointer
+        ("%r3, -1431655765", "%r3, -1431655760"),  # no reciprocal
+        ("mov.u32 %r3, 1", "mov.u32 %r3, %r1"),  # the first stage of the second copy is unknown
+    ],
+)
+def test_a_pointer_that_no_quotient_follows_is_not_bounded(text: str, other: str) -> None:
+    assert text in UNROLLED
+    found = Mbarriers(model(inits("full", 3, 1) + UNROLLED.replace(text, other)))
+    assert [found.addresses.of(site)[0].form.count for site in found.arriving] == [3, None]
+
+
 def test_the_next_stage_of_an_array_is_none_of_its_own() -> None:
     """TileLang selects two stages in each iteration; nvcc computes the remainder by 6 of 16-bit values."""
     asked = "{0}:\n    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7{1}], 0;\n    @!%p2 bra {0};\n"
