@@ -177,6 +177,7 @@ def check_paths(
 ) -> Report:
     """Lints files, folders and patterns like ``tclint check PATH...``, and otherwise like :func:`check`.
 
+    A folder without anything to check is a problem of the report, and no warning.
     Raises SettingsError for invalid settings.
     """
     return lint_paths(paths, configured(config, {"cache": False, **options}))

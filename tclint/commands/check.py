@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tclint.config.config import Config
     from tclint.config.settings import Settings
     from tclint.driver.fixing import Fixing
+    from tclint.driver.inputs import Exclusions
     from tclint.driver.one import Input
     from tclint.driver.pool import Checked
     from tclint.findings.finding import FileReport
@@ -254,6 +255,8 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     _refuse_unexecutable(config)
     exclusions = Exclusions(config)
     every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
+    if not every:
+        _refuse_nothing(asked.paths, config, exclusions)
     given = [path for path, _ in every] + [path for path in (asked.launch,) if path is not None]
     targets = asked.output.files([*given, *resolved.inputs])
     chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
@@ -264,7 +267,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     if fixing is not None:
         sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
         if asked.diff or asked.add_ignore:
-            return _show(fixing, sources)
+            return _show(fixing, sources, exclusions.warnings)
     notes: list[str] = []
     made = reports(sources, config, notes.append)
     checked = list(made if asked.output.quiet else shown_on(sys.stderr, made, len(chosen)))
@@ -289,12 +292,30 @@ def _checked(asked: Asked, resolved: Settings) -> int:
         fixed=fixed,
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
+        notes=(*summary.notes, *exclusions.warnings),
     )
     write_reports(asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part))
     if asked.timings:
         _write_timings(checked)
     code = exit_code(shown, config.failing, summary.unmet)
     return FAILURE if fixing is not None and fixing.unwritten else code
+
+
+def _refuse_nothing(paths: Sequence[str], config: Config, exclusions: Exclusions) -> None:
+    """Raises ClickException if what the settings ask of the inputs would hold because there are none.
+
+    A file that force-exclude leaves out was looked at.
+    """
+    guards = {
+        "require": bool(config.require),
+        "ptxas-budget": config.ptxas_budget is not None,
+        "baseline": config.baseline is not None,
+    }
+    asked = [key for key, given in guards.items() if given]
+    if asked and not all(map(os.path.isfile, paths)):
+        raise click.ClickException(
+            "\n".join((f"there is nothing to check, so {asked[0]} decides nothing", *exclusions.warnings))
+        )
 
 
 def _write_timings(checked: Sequence[Checked]) -> None:
@@ -339,9 +360,9 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     raise click.BadParameter(f"'{text}' is not of the form I/N with I from 1 to N, such as 1/4.")
 
 
-def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
-    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error; returns the
-    exit code."""
+def _show(fixing: Fixing, sources: Iterable[Input], warnings: Sequence[str]) -> int:
+    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error, *warnings* first;
+    returns the exit code."""
     from tclint.report.summary import count
 
     for _ in sources:
@@ -350,7 +371,7 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
     write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
     if fixing.stdin is not None:
         write(fixing.stdin)
-    fixing.notes = [*fixing.problems, *fixing.notes]
+    fixing.notes = [*warnings, *fixing.problems, *fixing.notes]
     if fixing.diffs or not fixing.diff:
         fixed, duplicates = fixing.counts()
         merged = f", and {count(duplicates, 'duplicate')}" if duplicates else ""
