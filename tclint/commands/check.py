@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from tclint.driver.inputs import Exclusions
     from tclint.driver.one import Input
     from tclint.driver.pool import Checked
-    from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
 
@@ -132,9 +131,9 @@ def command(
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
-    matching --include), a pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted
-    from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
+    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files
+    matching --include that have inline assembly, except in hidden folders, build, and what git ignores), a pattern such as
+    'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
     with PTX are checked; 'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
@@ -174,7 +173,7 @@ def command(
         from tclint.commands._watch import observed, watch
 
         beside = () if asked.launch is None else (asked.launch,)
-        watch(once, lambda: (*beside, *observed(asked.paths, configs, isolated, given)))
+        watch(once, lambda: (*beside, *observed(asked.paths, asked.compile, configs, isolated, given)))
     return once()
 
 
@@ -253,10 +252,9 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     cached = resolved.config.cache and not (asked.timings or asked.launch)
     config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    exclusions = Exclusions(config)
+    exclusions = Exclusions(config, asked.compile)
     every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
-    if not every:
-        _refuse_nothing(asked.paths, config, exclusions)
+    _refuse_nothing(asked, config, exclusions, every)
     given = [path for path, _ in every] + [path for path in (asked.launch,) if path is not None]
     targets = asked.output.files([*given, *resolved.inputs])
     chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
@@ -274,7 +272,6 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     if asked.verbose:
         write_notes(notes)
     found = [item.report for item in checked]
-    _refuse_unreadable(found)
     part = None
     if asked.shard is None:  # else the function may be in another part
         refuse_unmatched(config, found)
@@ -301,20 +298,25 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     return FAILURE if fixing is not None and fixing.unwritten else code
 
 
-def _refuse_nothing(paths: Sequence[str], config: Config, exclusions: Exclusions) -> None:
-    """Raises ClickException if what the settings ask of the inputs would hold because there are none.
+def _refuse_nothing(
+    asked: Asked, config: Config, exclusions: Exclusions, every: Sequence[tuple[str, str]]
+) -> None:
+    """Raises ClickException if what the settings ask of the inputs would hold because there are none; strings are no kernels.
 
     A file that force-exclude leaves out was looked at.
     """
+    from tclint.inline.hosts import is_host
+
+    kernels = [path for path, _ in every if asked.compile or not is_host(path)]
     guards = {
-        "require": bool(config.require),
-        "ptxas-budget": config.ptxas_budget is not None,
-        "baseline": config.baseline is not None,
+        "require": config.require and not kernels,
+        "ptxas-budget": config.ptxas_budget is not None and not kernels,
+        "baseline": config.baseline is not None and not every,
     }
-    asked = [key for key, given in guards.items() if given]
-    if asked and not all(map(os.path.isfile, paths)):
+    hollow = [key for key, holds in guards.items() if holds]
+    if hollow and not all(map(os.path.isfile, asked.paths)):
         raise click.ClickException(
-            "\n".join((f"there is nothing to check, so {asked[0]} decides nothing", *exclusions.warnings))
+            "\n".join((f"there is nothing to check, so {hollow[0]} decides nothing", *exclusions.warnings))
         )
 
 
@@ -379,14 +381,6 @@ def _show(fixing: Fixing, sources: Iterable[Input], warnings: Sequence[str]) -> 
         fixing.notes.append(f"{done} {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
     return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
-
-
-def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
-    """Raises ClickException if the grammars of other languages are not installed, once and not for every file."""
-    from tclint.inline.hosts import MISSING
-
-    if any(problem.message == MISSING for report in reports for problem in report.problems):
-        raise click.ClickException(MISSING)
 
 
 def _refuse_unexecutable(config: Config) -> None:

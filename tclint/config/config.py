@@ -309,10 +309,8 @@ class Config:
     """``sm_90a``; None: not named, and availability is not checked there."""
 
     include: tuple[str, ...] = field(
-        default=(),
-        metadata=_about(
-            PATHS, "Also check matching files in folders, such as *.cu or *.py, for inline assembly."
-        ),
+        default=("*.cu", "*.cuh", "*.py"),
+        metadata=_about(PATHS, "Also check matching files in folders for inline assembly, if they have any."),
     )
 
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(

@@ -23,6 +23,7 @@ from tclint._read import MAX_BYTES, bounded, read_file, size_words
 from tclint.config.config import Config
 from tclint.config.selection import excluded, included
 from tclint.driver.folders import SUFFIXES, contents, walk
+from tclint.inline.hosts import CPP, HEADERS, is_host, may_have_ptx
 from tclint.syntax.source import (
     CONTAINERS,
     GZIP,
@@ -65,8 +66,10 @@ _ARCHITECTURE = pattern(r"\bsm_\d+[af]?\b")
 class Exclusions:
     """Decides which paths the configuration excludes, and records them and the folders that have nothing to check."""
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config or Config()
+    def __init__(self, config: Config | None = None, compiles: bool = False) -> None:
+        """*compiles* says whether CUDA C++ is compiled. Without *config*, folders are searched for PTX only."""
+        self._config = config or Config(include=())
+        self._compiles = compiles
         self.paths: set[str] = set()
         self.times = 0
         self.empty: list[str] = []
@@ -77,10 +80,17 @@ class Exclusions:
         return tuple(f"warning: {folder}: {nothing_in(folder)}" for folder in self.empty)
 
     def wanted(self, path: str) -> bool:
-        """Whether a file in a folder is PTX by its name or matches ``include``."""
-        return path.lower().endswith(SUFFIXES) or (
-            bool(self._config.include) and included(self._config, path)
-        )
+        """Whether a file in a folder is PTX by its name, or matches ``include`` and may have PTX in it: in a language of
+        strings, a word that these come with; with ``--compile``, no header."""
+        name = path.lower()
+        if name.endswith(SUFFIXES) or not (self._config.include and included(self._config, path)):
+            return name.endswith(SUFFIXES)
+        if self._compiles and name.endswith(CPP):
+            return not name.endswith(HEADERS)
+        try:
+            return not is_host(path) or may_have_ptx(path, read_file(path, self._config.max_bytes))
+        except (OSError, ValueError):
+            return True  # reading it reports the error
 
     def found(self, path: str) -> bool:
         """Whether to leave out a file or folder, found in a folder that is not left out."""
@@ -279,7 +289,7 @@ def _walk(folder: str, exclusions: Exclusions) -> Iterator[str]:
         yield from (
             path
             for path in paths
-            if exclusions.wanted(path) and os.path.isfile(path) and not exclusions.found(path)
+            if os.path.isfile(path) and exclusions.wanted(path) and not exclusions.found(path)
         )
     yield from unreadable
 

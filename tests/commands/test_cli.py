@@ -202,8 +202,13 @@ def test_a_pattern_or_a_guard_without_inputs_fails(run: Run) -> None:
         assert f"there is nothing to check, so {key} decides nothing" in err
     code, _, err = run("check", ".", "--exclude", "*.ptx", *guards["baseline"])
     assert (code, "so baseline decides nothing" in err) == (2, True)
+    Path("k.cu").write_text('void f() { asm("exit;"); }')
+    code, _, err = run("check", ".", "--exclude", "*.ptx", *guards["require"])
+    assert (code, "so require decides nothing" in err) == (2, True)
     # What pre-commit names was looked at, although it is excluded.
     assert run("check", "--force-exclude", "a.ptx", "--exclude", "*.ptx", *guards["baseline"])[0] == 0
+    Path("k.cu").write_text("void f() {}")
+    assert run("check", "k.cu", *guards["require"])[0] == 0
     before = Path("tclint-baseline.json").read_text()
     code, _, err = run("baseline", "folder")
     assert (code, "nothing was written" in err) == (2, True)
