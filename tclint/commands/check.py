@@ -52,6 +52,7 @@ _CONTRADICTIONS = (
     ("--watch", "--diff"),
     ("--compile", "--fix"),
     ("--compile", "--add-ignore"),
+    ("--compile", "--since"),  # a header may have changed
 )
 
 
@@ -118,6 +119,11 @@ class _Check(SettingsCommand):
     callback=lambda _context, _option, text: _shard(text),
     help="Check only the I-th of N parts of the files, of about equal sizes, for jobs that run side by side.",
 )
+@click.option(
+    "--since",
+    metavar="REF",
+    help="Check only files that have changed since the current branch left REF, and those that git does not track.",
+)
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 @click.pass_context
 def command(
@@ -147,6 +153,9 @@ def command(
 
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
+
+    --compile takes the arguments for nvcc from the nearest compile_commands.json, in the folder of a source, above it, or in
+    build there, unless some follow '--'. Such a file may also be the PATH: it stands for the sources in it.
 
     A table ptxas-budget in the configuration has ptxas compile each module, and limits what it makes of the kernels:
     registers, spills, stack, shared memory, messages such as C7510; docs/configuration.md describes it.
@@ -195,6 +204,7 @@ class Asked:
     compile: bool
     nvcc_arguments: tuple[str, ...]
     shard: tuple[int, int] | None
+    since: str | None
     output: Output
 
     def refuse_contradictions(self) -> None:
@@ -244,7 +254,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
 
     from tclint.commands._progress import shown_on
     from tclint.driver import inputs
-    from tclint.driver.inputs import Exclusions, files, read
+    from tclint.driver.inputs import read
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
     from tclint.report.summary import exit_code, unmet
@@ -252,20 +262,20 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     cached = resolved.config.cache and not (asked.timings or asked.launch)
     config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    exclusions = Exclusions(config, asked.compile)
-    every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
-    _refuse_nothing(asked, config, exclusions, every)
-    given = [path for path, _ in every] + [path for path in (asked.launch,) if path is not None]
+    search = _Search.of(asked, config)
+    given = [path for path, _ in search.every] + [path for path in (asked.launch,) if path is not None]
     targets = asked.output.files([*given, *resolved.inputs])
-    chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
-    sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
+    chosen = search.every if asked.shard is None else inputs.shard(search.every, *asked.shard)
+    sources = (
+        _compiled(chosen, asked, search.database, config) if asked.compile else read(chosen, config.max_bytes)
+    )
     known = known_findings(config)
     config = gated(config, known)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
         sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
         if asked.diff or asked.add_ignore:
-            return _show(fixing, sources, exclusions.warnings)
+            return _show(fixing, sources, search.notes)
     notes: list[str] = []
     made = reports(sources, config, notes.append)
     checked = list(made if asked.output.quiet else shown_on(sys.stderr, made, len(chosen)))
@@ -278,24 +288,85 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     elif fixing is None and asked.output.mergeable(targets):
         from tclint.driver.parts import Part, written
 
-        names = tuple(name for _, name in every)
-        excluded = len(exclusions.paths)
-        part = written(Part(*asked.shard, names, asked.paths, asked.locate, excluded, config, tuple(found)))
-    shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
+        names = tuple(name for _, name in search.every)
+        out, whole = search.excluded, tuple(found)
+        part = written(Part(*asked.shard, names, search.paths, asked.locate, out, config, whole))
+    shown, summary = presented(found, config.selected, search.paths, known, config.arch)
     fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
         summary,
-        excluded=len(exclusions.paths),
+        excluded=search.excluded,
         fixed=fixed,
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
-        notes=(*summary.notes, *exclusions.warnings),
+        notes=(*summary.notes, *search.notes),
     )
     write_reports(asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part))
     if asked.timings:
         _write_timings(checked)
     code = exit_code(shown, config.failing, summary.unmet)
     return FAILURE if fixing is not None and fixing.unwritten else code
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The files of a run."""
+
+    every: list[tuple[str, str]]
+    """Path and name of each."""
+    paths: tuple[str, ...]
+    """The files and folders in which they are all that there is."""
+    excluded: int
+    """Files and folders that the configuration left out."""
+    notes: tuple[str, ...]
+    """What to say of folders that have nothing to check, and of files that were left out."""
+    database: str | None
+    """The ``compile_commands.json`` that was named."""
+
+    @classmethod
+    def of(cls, asked: Asked, config: Config) -> _Search:
+        """The files that *asked* names. Raises ClickException."""
+        from tclint.driver.inputs import Exclusions, files
+
+        exclusions = Exclusions(config, asked.compile)
+        paths, database = _sources(asked.paths) if asked.compile else (asked.paths, None)
+        every = files(paths, asked.stdin_filename or STDIN_NAME, exclusions)
+        _refuse_nothing(asked, config, exclusions, every)
+        notes = exclusions.warnings
+        if asked.since is not None:
+            found, every = every, _changed(every, asked.since, config.max_bytes)
+            paths = tuple(path for path, _ in every)
+            notes += (f"note: {len(found) - len(every)} of {len(found)} files are as in {asked.since}",)
+        return cls(every, paths, len(exclusions.paths), notes, database)
+
+
+def _sources(paths: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """*paths*, a ``compile_commands.json`` replaced by the sources that nvcc compiles there; that file. Raises
+    ClickException."""
+    from tclint.driver.compile_commands import NAME, calls
+    from tclint.syntax.source import SourceError
+
+    named = [path for path in paths if os.path.basename(path) == NAME]
+    if not named:
+        return paths, None
+    if len(named) > 1:
+        raise usage(f"two files describe the compilation: {named[0]} and {named[1]}")
+    try:
+        found = [os.path.relpath(source) for source in calls(named[0]) if os.path.isfile(source)]
+    except SourceError as error:
+        raise click.ClickException(f"{named[0]} {error}") from None
+    if not found:
+        raise click.ClickException(f"{named[0]} has no source that there is and that nvcc compiles")
+    return (*(path for path in paths if path != named[0]), *sorted(found)), named[0]
+
+
+def _changed(every: Sequence[tuple[str, str]], ref: str, limit: int) -> list[tuple[str, str]]:
+    from tclint.driver.since import SinceError, changed
+
+    try:
+        return changed(every, ref, limit)
+    except SinceError as error:
+        raise usage(f"--since: {error}") from None
 
 
 def _refuse_nothing(
@@ -328,13 +399,15 @@ def _write_timings(checked: Sequence[Checked]) -> None:
     write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
 
 
-def _compiled(chosen: list[tuple[str, str]], asked: Asked, config: Config) -> Iterator[Input]:
+def _compiled(
+    chosen: list[tuple[str, str]], asked: Asked, database: str | None, config: Config
+) -> Iterator[Input]:
     """The inputs of a run with --compile. Raises ClickException if there is no nvcc."""
     from tclint.driver.compiling import MISSING, compiled, find_nvcc
 
     if (nvcc := find_nvcc()) is None:
         raise click.ClickException(f"--compile needs nvcc, but {MISSING}")
-    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes)
+    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes, database)
 
 
 def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:

@@ -21,7 +21,7 @@ from tclint.inline.hosts import PYTHON
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["SKIPPED", "SUFFIXES", "contents", "walk"]
+__all__ = ["SKIPPED", "SUFFIXES", "contents", "repository", "walk"]
 
 SKIPPED = frozenset((".venv", "build", "node_modules", "site-packages"))
 """Names of folders that are searched only if they are named."""
@@ -70,7 +70,7 @@ def walk(
 def _ignored(folder: str) -> set[str]:
     """The files and folders below *folder* that its repository ignores, those in an ignored folder left out; none if it is in
     no repository, or ignored itself."""
-    root = _repository(folder)
+    root = repository(folder)
     if root is None:
         return set()
     import subprocess
@@ -90,7 +90,7 @@ def _ignored(folder: str) -> set[str]:
     return {os.path.join(folder, name.rstrip("/")) for name in names if name and name != "./"}
 
 
-def _repository(folder: str) -> str | None:
+def repository(folder: str) -> str | None:
     """The root of the work tree that *folder* is in."""
     above = os.path.realpath(folder)
     while not os.path.lexists(os.path.join(above, ".git")):
