@@ -148,6 +148,7 @@ class Report:
             locate=Locator.of(locate, self.files),
             fail_on=self.config.failing,
             baseline=self.config.baseline is not None,
+            notes=self.config.prints_notes,
         )
         return renderer(output_format)(self.files, context)
 

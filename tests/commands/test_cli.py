@@ -122,6 +122,29 @@ def test_a_finding_is_shown_beside_a_problem(run: Run) -> None:
     ]
 
 
+def test_text_counts_notes_and_prints_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="info error", b="info")
+    code, out, _ = run("check", "a.ptx", "b.ptx")
+    assert (code, out.count(" is wrong")) == (1, 1)
+    assert out.splitlines()[-1].startswith(
+        "Found 1 error, 2 notes in 2 of 2 files; 2 notes not printed (--min-severity info)"
+    )
+    assert run("check", "b.ptx") == (
+        0,
+        "Found 1 note in 1 file; 1 note not printed (--min-severity info).\n",
+        "",
+    )
+    for options in (("--min-severity", "info"), ("--fail-on", "info"), ("--output-format", "concise")):
+        _, out, _ = run("check", "a.ptx", "b.ptx", *options)
+        assert (out.count(" is wrong"), "not printed" in out) == (3, False)
+    code, out, _ = run("check", "a.ptx", "b.ptx", "--max-findings", "1")
+    assert (out.count(" is wrong"), "--max-findings" in out, "2 notes not printed" in out) == (1, False, True)
+    _, out, _ = run("check", "b.ptx", "--output-format", "json")
+    assert [finding["severity"] for finding in json.loads(out)["files"][0]["findings"]] == ["info"]
+    monkeypatch.setattr(RULE.__class__, "broke", True)
+    assert run("check", "b.ptx")[1].count(" is wrong") == 1
+
+
 def test_hidden_findings_are_counted(run: Run) -> None:
     write(a="doubt")
     assert run("check", "a.ptx")[1] == (
