@@ -148,6 +148,7 @@ class Report:
             locate=Locator.of(locate, self.files),
             fail_on=self.config.failing,
             baseline=self.config.baseline is not None,
+            notes=self.config.prints_notes,
         )
         return renderer(output_format)(self.files, context)
 
@@ -177,6 +178,7 @@ def check_paths(
 ) -> Report:
     """Lints files, folders and patterns like ``tclint check PATH...``, and otherwise like :func:`check`.
 
+    A folder without anything to check is a problem of the report, and no warning.
     Raises SettingsError for invalid settings.
     """
     return lint_paths(paths, configured(config, {"cache": False, **options}))

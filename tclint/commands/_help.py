@@ -15,6 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "exclude",
         "force-exclude",
         "shard",
+        "since",
         "toolkit",
         "arch",
         "compile",

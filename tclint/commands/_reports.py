@@ -167,6 +167,7 @@ def write_reports(
         locate=Locator.of(locate, made.shown),
         fail_on=config.failing,
         baseline=config.baseline is not None,
+        notes=config.prints_notes,
         part=made.part,
     )
     texts = {
@@ -197,14 +198,17 @@ def _rendered(output: Output, made: Made, context: FormatContext) -> str:
     from dataclasses import replace
 
     from tclint.report.formats import renderer
-    from tclint.report.summary import first_of, statistics_of
+    from tclint.report.summary import first_of, of_text, statistics_of
 
     if output.statistics:
         return statistics_of(made.shown, context)
     if output.max_findings is None:
         return renderer(output.output_format)(made.shown, context)
-    listed, more = first_of(made.shown, output.max_findings)
-    shortened = replace(context, summary=replace(made.summary, unlisted=more))
+    printed, context = (
+        of_text(made.shown, context) if output.output_format == "text" else (made.shown, context)
+    )
+    listed, more = first_of(printed, output.max_findings)
+    shortened = replace(context, summary=replace(context.summary, unlisted=more))
     return renderer(output.output_format)(listed, shortened)
 
 

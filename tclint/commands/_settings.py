@@ -63,7 +63,10 @@ def _made_options() -> Iterator[click.Option]:
 
     for setting in settings():
         kind, flag = setting.kind, f"--{setting.key}"
-        default = "" if setting.default in (None, False, ()) else f" [default: {kind.write(setting.default)}]"
+        written = kind.write(setting.default) if setting.default not in (None, False, ()) else ""
+        default = (
+            f" [default: {', '.join(written) if isinstance(written, list) else written}]" if written else ""
+        )
         common: dict[str, Any] = {"help": setting.help + default, "default": None}
         if kind.option == "flag":
             yield click.Option([f"{flag}/--no-{setting.key}"], **common)

@@ -64,9 +64,10 @@ def _interrupts() -> list[int]:
 
 
 def observed(
-    paths: tuple[str, ...], configs: tuple[str, ...], isolated: bool, given: dict[str, Any]
+    paths: tuple[str, ...], compiles: bool, configs: tuple[str, ...], isolated: bool, given: dict[str, Any]
 ) -> Iterator[str]:
-    """The inputs of a run, and the files that decide its settings, whether they exist or not."""
+    """The inputs of a run, which *compiles* CUDA C++ or not, and the files that decide its settings, whether they exist or
+    not."""
     from tclint.commands._settings import layers
     from tclint.config import settings
     from tclint.driver.inputs import Exclusions, files
@@ -80,7 +81,7 @@ def observed(
         return  # the run reports it
     if config.baseline is not None:
         yield config.baseline
-    yield from (path for path, _ in files(paths, STDIN_NAME, Exclusions(config)))
+    yield from (path for path, _ in files(paths, STDIN_NAME, Exclusions(config, compiles)))
 
 
 def _stamps(paths: Iterable[str]) -> _Stamps:

@@ -76,7 +76,11 @@ def command(
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
-    chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
+    exclusions = Exclusions(config)
+    chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
+    write_notes(exclusions.warnings)
+    if not chosen:
+        raise click.ClickException("there is nothing to check; nothing was written")
     for name, _ in chosen:
         if name != STDIN and not os.path.exists(name):
             raise click.ClickException(f"{name}: no such file or directory; nothing was written")

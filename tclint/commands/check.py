@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tclint.config.config import Config
     from tclint.config.settings import Settings
     from tclint.driver.fixing import Fixing
+    from tclint.driver.inputs import Exclusions
     from tclint.driver.one import Input
     from tclint.driver.pool import Checked
-    from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
 
@@ -51,6 +51,7 @@ _CONTRADICTIONS = (
     ("--watch", "--diff"),
     ("--compile", "--fix"),
     ("--compile", "--add-ignore"),
+    ("--compile", "--since"),  # a header may have changed
 )
 
 
@@ -123,6 +124,11 @@ class _Check(SettingsCommand):
     callback=lambda _context, _option, text: _shard(text),
     help="Check only the I-th of N parts of the files, of about equal sizes, for jobs that run side by side.",
 )
+@click.option(
+    "--since",
+    metavar="REF",
+    help="Check only files that have changed since the current branch left REF, and those that git does not track.",
+)
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
 @click.pass_context
 def command(
@@ -136,9 +142,9 @@ def command(
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
-    matching --include), a pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted
-    from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
+    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files
+    matching --include that have inline assembly, except in hidden folders, build, and what git ignores), a pattern such as
+    'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
     with PTX are checked; 'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
@@ -152,6 +158,9 @@ def command(
 
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
+
+    --compile takes the arguments for nvcc from the nearest compile_commands.json, in the folder of a source, above it, or in
+    build there, unless some follow '--'. Such a file may also be the PATH: it stands for the sources in it.
 
     A table ptxas-budget in the configuration has ptxas compile each module, and limits what it makes of the kernels:
     registers, spills, stack, shared memory, messages such as C7510; docs/configuration.md describes it.
@@ -178,7 +187,7 @@ def command(
         from tclint.commands._watch import observed, watch
 
         beside = () if asked.launch is None else (asked.launch,)
-        watch(once, lambda: (*beside, *observed(asked.paths, configs, isolated, given)))
+        watch(once, lambda: (*beside, *observed(asked.paths, asked.compile, configs, isolated, given)))
     return once()
 
 
@@ -200,6 +209,7 @@ class Asked:
     compile: bool
     nvcc_arguments: tuple[str, ...]
     shard: tuple[int, int] | None
+    since: str | None
     output: Output
 
     def refuse_contradictions(self) -> None:
@@ -249,7 +259,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
 
     from tclint.commands._progress import shown_on
     from tclint.driver import inputs
-    from tclint.driver.inputs import Exclusions, files, read
+    from tclint.driver.inputs import read
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
     from tclint.report.summary import exit_code, unmet
@@ -257,43 +267,44 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     cached = resolved.config.cache and not (asked.timings or asked.launch)
     config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    exclusions = Exclusions(config)
-    every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
-    given = [path for path, _ in every] + [path for path in (asked.launch,) if path is not None]
+    search = _Search.of(asked, config)
+    given = [path for path, _ in search.every] + [path for path in (asked.launch,) if path is not None]
     targets = asked.output.files([*given, *resolved.inputs])
-    chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
-    sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
+    chosen = search.every if asked.shard is None else inputs.shard(search.every, *asked.shard)
+    sources = (
+        _compiled(chosen, asked, search.database, config) if asked.compile else read(chosen, config.max_bytes)
+    )
     known = known_findings(config)
     config = gated(config, known)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
         sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
         if asked.diff or asked.add_ignore:
-            return _show(fixing, sources)
+            return _show(fixing, sources, search.notes)
     notes: list[str] = []
     made = reports(sources, config, notes.append)
     checked = list(made if asked.output.quiet else shown_on(sys.stderr, made, len(chosen)))
     if asked.verbose:
         write_notes(notes)
     found = [item.report for item in checked]
-    _refuse_unreadable(found)
     part = None
     if asked.shard is None:  # else the function may be in another part
         refuse_unmatched(config, found)
     elif fixing is None and asked.output.mergeable(targets):
         from tclint.driver.parts import Part, written
 
-        names = tuple(name for _, name in every)
-        excluded = len(exclusions.paths)
-        part = written(Part(*asked.shard, names, asked.paths, asked.locate, excluded, config, tuple(found)))
-    shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
+        names = tuple(name for _, name in search.every)
+        out, whole = search.excluded, tuple(found)
+        part = written(Part(*asked.shard, names, search.paths, asked.locate, out, config, whole))
+    shown, summary = presented(found, config.selected, search.paths, known, config.arch)
     fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
         summary,
-        excluded=len(exclusions.paths),
+        excluded=search.excluded,
         fixed=fixed,
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
+        notes=(*summary.notes, *search.notes),
     )
     write_reports(
         asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part, asked.verbose)
@@ -304,6 +315,89 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     return FAILURE if fixing is not None and fixing.unwritten else code
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The files of a run."""
+
+    every: list[tuple[str, str]]
+    """Path and name of each."""
+    paths: tuple[str, ...]
+    """The files and folders in which they are all that there is."""
+    excluded: int
+    """Files and folders that the configuration left out."""
+    notes: tuple[str, ...]
+    """What to say of folders that have nothing to check, and of files that were left out."""
+    database: str | None
+    """The ``compile_commands.json`` that was named."""
+
+    @classmethod
+    def of(cls, asked: Asked, config: Config) -> _Search:
+        """The files that *asked* names. Raises ClickException."""
+        from tclint.driver.inputs import Exclusions, files
+
+        exclusions = Exclusions(config, asked.compile)
+        paths, database = _sources(asked.paths) if asked.compile else (asked.paths, None)
+        every = files(paths, asked.stdin_filename or STDIN_NAME, exclusions)
+        _refuse_nothing(asked, config, exclusions, every)
+        notes = exclusions.warnings
+        if asked.since is not None:
+            found, every = every, _changed(every, asked.since, config.max_bytes)
+            paths = tuple(path for path, _ in every)
+            notes += (f"note: {len(found) - len(every)} of {len(found)} files are as in {asked.since}",)
+        return cls(every, paths, len(exclusions.paths), notes, database)
+
+
+def _sources(paths: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """*paths*, a ``compile_commands.json`` replaced by the sources that nvcc compiles there; that file. Raises
+    ClickException."""
+    from tclint.driver.compile_commands import NAME, calls
+    from tclint.syntax.source import SourceError
+
+    named = [path for path in paths if os.path.basename(path) == NAME]
+    if not named:
+        return paths, None
+    if len(named) > 1:
+        raise usage(f"two files describe the compilation: {named[0]} and {named[1]}")
+    try:
+        found = [os.path.relpath(source) for source in calls(named[0]) if os.path.isfile(source)]
+    except SourceError as error:
+        raise click.ClickException(f"{named[0]} {error}") from None
+    if not found:
+        raise click.ClickException(f"{named[0]} has no source that there is and that nvcc compiles")
+    return (*(path for path in paths if path != named[0]), *sorted(found)), named[0]
+
+
+def _changed(every: Sequence[tuple[str, str]], ref: str, limit: int) -> list[tuple[str, str]]:
+    from tclint.driver.since import SinceError, changed
+
+    try:
+        return changed(every, ref, limit)
+    except SinceError as error:
+        raise usage(f"--since: {error}") from None
+
+
+def _refuse_nothing(
+    asked: Asked, config: Config, exclusions: Exclusions, every: Sequence[tuple[str, str]]
+) -> None:
+    """Raises ClickException if what the settings ask of the inputs would hold because there are none; strings are no kernels.
+
+    A file that force-exclude leaves out was looked at.
+    """
+    from tclint.inline.hosts import is_host
+
+    kernels = [path for path, _ in every if asked.compile or not is_host(path)]
+    guards = {
+        "require": config.require and not kernels,
+        "ptxas-budget": config.ptxas_budget is not None and not kernels,
+        "baseline": config.baseline is not None and not every,
+    }
+    hollow = [key for key, holds in guards.items() if holds]
+    if hollow and not all(map(os.path.isfile, asked.paths)):
+        raise click.ClickException(
+            "\n".join((f"there is nothing to check, so {hollow[0]} decides nothing", *exclusions.warnings))
+        )
+
+
 def _write_timings(checked: Sequence[Checked]) -> None:
     from tclint.driver.one import debug
     from tclint.report.summary import gave_up_of, timings_of
@@ -312,13 +406,15 @@ def _write_timings(checked: Sequence[Checked]) -> None:
     write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
 
 
-def _compiled(chosen: list[tuple[str, str]], asked: Asked, config: Config) -> Iterator[Input]:
+def _compiled(
+    chosen: list[tuple[str, str]], asked: Asked, database: str | None, config: Config
+) -> Iterator[Input]:
     """The inputs of a run with --compile. Raises ClickException if there is no nvcc."""
     from tclint.driver.compiling import MISSING, compiled, find_nvcc
 
     if (nvcc := find_nvcc()) is None:
         raise click.ClickException(f"--compile needs nvcc, but {MISSING}")
-    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes)
+    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes, database)
 
 
 def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:
@@ -346,9 +442,9 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     raise click.BadParameter(f"'{text}' is not of the form I/N with I from 1 to N, such as 1/4.")
 
 
-def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
-    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error; returns the
-    exit code."""
+def _show(fixing: Fixing, sources: Iterable[Input], warnings: Sequence[str]) -> int:
+    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error, *warnings* first;
+    returns the exit code."""
     from tclint.report.summary import count
 
     for _ in sources:
@@ -357,7 +453,7 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
     write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
     if fixing.stdin is not None:
         write(fixing.stdin)
-    fixing.notes = [*fixing.problems, *fixing.notes]
+    fixing.notes = [*warnings, *fixing.problems, *fixing.notes]
     if fixing.diffs or not fixing.diff:
         fixed, duplicates = fixing.counts()
         merged = f", and {count(duplicates, 'duplicate')}" if duplicates else ""
@@ -365,14 +461,6 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
         fixing.notes.append(f"{done} {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
     return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
-
-
-def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
-    """Raises ClickException if the grammars of other languages are not installed, once and not for every file."""
-    from tclint.inline.hosts import MISSING
-
-    if any(problem.message == MISSING for report in reports for problem in report.problems):
-        raise click.ClickException(MISSING)
 
 
 def _refuse_unexecutable(config: Config) -> None:

@@ -81,8 +81,10 @@ def command(
         raise click.UsageError(
             "Standard input must be the only path, since it is written to standard output."
         )
-    chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(replace(config, include=())))
+    exclusions = Exclusions(replace(config, include=()))
+    chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
     formatting = _Formatting(config.max_bytes, check, diff, frozenset(paths))
+    formatting.notes += [f"warning: {folder}: no .ptx file in this folder" for folder in exclusions.empty]
     for path, name in chosen:
         for _, item in read([(path, name)], config.max_bytes):
             formatting.one(path, name, item)

@@ -32,7 +32,7 @@ def command(output_format: str) -> int:
     from tclint.isa.target import KNOWN, dotted
     from tclint.report.formats.json import SCHEMA
 
-    extras = {"run": "numpy", "lsp": "pygls", "inline": "tree_sitter_cpp", "pytest": "pytest"}
+    extras = {"run": "numpy", "lsp": "pygls", "pytest": "pytest"}
     facts: dict[str, Any] = {
         "version": __version__,
         "ptx_isa": dotted(KNOWN),

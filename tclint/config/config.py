@@ -262,9 +262,14 @@ class Config:
         default=False, metadata=_about(FLAG, "Exit with 0 instead of 1 if there are findings.")
     )
 
-    min_severity: Severity = field(
-        default=Severity.INFO, metadata=_about(SEVERITY, "Hide findings below this severity.")
+    min_severity: Severity | None = field(
+        default=None,
+        metadata=_about(
+            SEVERITY,
+            "Hide findings below this severity. By default the text format counts notes and prints few; info prints all.",
+        ),
     )
+    """None: no finding is hidden, and the text format prints few notes."""
 
     min_confidence: Confidence = field(
         default=Confidence.MEDIUM, metadata=_about(CONFIDENCE, "Hide findings below this confidence.")
@@ -309,10 +314,8 @@ class Config:
     """``sm_90a``; None: not named, and availability is not checked there."""
 
     include: tuple[str, ...] = field(
-        default=(),
-        metadata=_about(
-            PATHS, "Also check matching files in folders, such as *.cu or *.py, for inline assembly."
-        ),
+        default=("*.cu", "*.cuh", "*.py"),
+        metadata=_about(PATHS, "Also check matching files in folders for inline assembly, if they have any."),
     )
 
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = field(
@@ -450,6 +453,11 @@ class Config:
         return None if self.exit_zero else self.fail_on
 
     @property
+    def prints_notes(self) -> bool:
+        """Whether the text format prints all notes."""
+        return Severity.INFO in (self.min_severity, self.fail_on)
+
+    @property
     def selected(self) -> Selected:
         """What is checked, and which findings are shown."""
         confidence = Confidence.LOW if self.pedantic else self.min_confidence
@@ -458,7 +466,7 @@ class Config:
             self.entry,
             self.per_file_ignores,
             self.per_entry_ignores,
-            self.min_severity,
+            self.min_severity or Severity.INFO,
             confidence,
             self.strict,
         )

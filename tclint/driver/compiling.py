@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from tclint.driver.compile_commands import Call, calls, nearest
 from tclint.driver.cuda_tools import candidates, complaint
 from tclint.driver.inputs import read
 from tclint.driver.one import Input
@@ -40,24 +41,47 @@ def find_nvcc() -> str | None:
 
 
 def compiled(
-    chosen: Iterable[tuple[str, str]], nvcc: str, arguments: Sequence[str], limit: int
+    chosen: Iterable[tuple[str, str]],
+    nvcc: str,
+    arguments: Sequence[str],
+    limit: int,
+    database: str | None = None,
 ) -> Iterator[Input]:
-    """What :func:`tclint.driver.inputs.read` yields, but for CUDA C++ its modules as *nvcc* compiles them."""
+    """What :func:`tclint.driver.inputs.read` yields, but for CUDA C++ its modules as *nvcc* compiles them.
+
+    Without *arguments*, those of the ``compile_commands.json`` at *database* are used, or else of the nearest one, if it has the
+    source.
+    """
+    known: dict[str | None, dict[str, Call]] = {None: {}}
     for path, name in chosen:
         if not path.lower().endswith(CPP):
             yield from read([(path, name)], limit)
             continue
         try:
-            for source in _modules(path, name, nvcc, arguments, limit):
+            described = None if arguments else database or nearest(path)
+            if described not in known:
+                known[described] = _described(str(described))
+            call = known[described].get(os.path.realpath(path), Call(os.curdir, tuple(arguments)))
+            for source in _modules(path, name, nvcc, call, limit):
                 yield name, source
         except SourceError as error:
             yield name, error
 
 
-def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: int) -> Iterator[Source]:
+def _described(database: str) -> dict[str, Call]:
+    """The calls in a ``compile_commands.json``. Raises SourceError."""
+    try:
+        return calls(database)
+    except SourceError as error:
+        raise SourceError(f"{database} {error}; arguments after '--' take its place") from None
+
+
+def _modules(path: str, name: str, nvcc: str, call: Call, limit: int) -> Iterator[Source]:
     """The PTX modules of the source at *path*. Raises SourceError, after the modules that there are."""
     with TemporaryDirectory(prefix="tclint-") as folder:
-        command = [*_without_result(arguments), "-fatbin", "-o", os.path.join(folder, "made.fatbin"), path]
+        made = os.path.join(folder, "made.fatbin")
+        source_path = path if call.folder == os.curdir else os.path.abspath(path)
+        command = [*_without_result(call.arguments), "-fatbin", "-o", made, source_path]
         with kept([nvcc, *command]) as run:
             done = subprocess.run(
                 run.command,
@@ -66,6 +90,7 @@ def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: i
                 errors="replace",
                 stdin=subprocess.DEVNULL,
                 check=False,
+                cwd=call.folder,
             )
             found = list(run.modules(limit))
         for member, data in found:

@@ -22,6 +22,8 @@ from tclint._pattern import pattern
 from tclint._read import MAX_BYTES, bounded, read_file, size_words
 from tclint.config.config import Config
 from tclint.config.selection import excluded, included
+from tclint.driver.folders import SUFFIXES, contents, walk
+from tclint.inline.hosts import CPP, HEADERS, is_host, may_have_ptx
 from tclint.syntax.source import (
     CONTAINERS,
     GZIP,
@@ -35,12 +37,19 @@ from tclint.syntax.source import (
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["STDIN", "Exclusions", "files", "inputs", "origin", "read", "read_sources", "shard"]
+__all__ = [
+    "STDIN",
+    "Exclusions",
+    "files",
+    "inputs",
+    "nothing_in",
+    "origin",
+    "read",
+    "read_sources",
+    "shard",
+]
 
 STDIN = "-"
-SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
-"""Names of the files that are read in a folder. Containers must be named: a cubin beside its PTX adds nothing."""
-
 _INSIDE = "ptx"
 """The folder into which cuobjdump extracts modules, below a temporary one."""
 _BLOCK = 4096
@@ -55,18 +64,33 @@ _ARCHITECTURE = pattern(r"\bsm_\d+[af]?\b")
 
 
 class Exclusions:
-    """Decides which paths the configuration excludes, and records them."""
+    """Decides which paths the configuration excludes, and records them and the folders that have nothing to check."""
 
-    def __init__(self, config: Config | None = None) -> None:
-        self._config = config or Config()
+    def __init__(self, config: Config | None = None, compiles: bool = False) -> None:
+        """*compiles* says whether CUDA C++ is compiled. Without *config*, folders are searched for PTX only."""
+        self._config = config or Config(include=())
+        self._compiles = compiles
         self.paths: set[str] = set()
         self.times = 0
+        self.empty: list[str] = []
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to say of the folders that have nothing to check."""
+        return tuple(f"warning: {folder}: {nothing_in(folder)}" for folder in self.empty)
 
     def wanted(self, path: str) -> bool:
-        """Whether a file in a folder is PTX by its name or matches ``include``."""
-        return path.lower().endswith(SUFFIXES) or (
-            bool(self._config.include) and included(self._config, path)
-        )
+        """Whether a file in a folder is PTX by its name, or matches ``include`` and may have PTX in it: in a language of
+        strings, a word that these come with; with ``--compile``, no header."""
+        name = path.lower()
+        if name.endswith(SUFFIXES) or not (self._config.include and included(self._config, path)):
+            return name.endswith(SUFFIXES)
+        if self._compiles and name.endswith(CPP):
+            return not name.endswith(HEADERS)
+        try:
+            return not is_host(path) or may_have_ptx(path, read_file(path, self._config.max_bytes))
+        except (OSError, ValueError):
+            return True  # reading it reports the error
 
     def found(self, path: str) -> bool:
         """Whether to leave out a file or folder, found in a folder that is not left out."""
@@ -101,8 +125,10 @@ def inputs(
     exclusions: Exclusions | None = None,
     limit: int = MAX_BYTES,
 ) -> Iterator[tuple[str, Source | SourceError]]:
-    """(name, source or error) for each module in the files that :func:`files` finds."""
-    return read(files(paths, stdin_name, exclusions), limit)
+    """(name, source or error) for each module in the files that :func:`files` finds, and for each folder without any."""
+    exclusions = exclusions or Exclusions()
+    yield from read(files(paths, stdin_name, exclusions), limit)
+    yield from ((folder, SourceError(nothing_in(folder))) for folder in exclusions.empty)
 
 
 def files(
@@ -110,8 +136,8 @@ def files(
 ) -> list[tuple[str, str]]:
     """(path, name) of the files that the arguments name, each file once.
 
-    An argument is a file, a folder (every file below it that has one of ``SUFFIXES`` or matches ``include``, sorted), a
-    pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
+    An argument is a file, a folder (every file that :func:`walk` finds below it and that has one of ``SUFFIXES`` or matches
+    ``include``, sorted), a pattern of ``glob``, or ``-`` for standard input, which is shown as *stdin_name*.
     """
     exclusions = exclusions or Exclusions()
     found: dict[str, tuple[str, str]] = {}
@@ -163,7 +189,7 @@ def read_sources(path: str, name: str, limit: int = MAX_BYTES) -> Iterator[Sourc
         except OSError as error:
             raise unreadable(error) from None
     elif os.path.isdir(path):
-        raise SourceError(_nothing_in(path))
+        raise SourceError(_unlisted(path) or "is a folder, where a file is needed")
     elif has_magic(path) and not os.path.lexists(path):
         raise SourceError("no file matches this pattern")
     elif kind := _container(_head(path)):
@@ -243,8 +269,10 @@ def _expand(argument: str, exclusions: Exclusions) -> Iterable[str]:
         files += _walk(match, exclusions) if os.path.isdir(match) else [match]
     if files or exclusions.times > times:
         return files
-    # A folder that a pattern matches among others need not contain PTX; one that was named must.
-    return matches if len(matches) == 1 else [argument]
+    if not os.path.isdir(argument):  # a pattern
+        return [argument]
+    exclusions.empty.append(argument)
+    return []
 
 
 def _readable(path: str) -> bool:
@@ -255,31 +283,29 @@ def _readable(path: str) -> bool:
 def _walk(folder: str, exclusions: Exclusions) -> Iterator[str]:
     """The files below a folder, and folders that cannot be read, so that reading them reports the error."""
     unreadable: list[str] = []
-    for parent, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
-        below = (name for name in sorted(folders) if name != ".git")
-        folders[:] = [name for name in below if not exclusions.found(os.path.join(parent, name))]
-        paths = (os.path.join(parent, name) for name in sorted(names))
+    for parent, names in walk(folder, exclusions.found, lambda error: unreadable.append(error.filename)):
+        paths = (os.path.join(parent, name) for name in names)
         # isfile() excludes FIFOs, which would block.
         yield from (
             path
             for path in paths
-            if exclusions.wanted(path) and os.path.isfile(path) and not exclusions.found(path)
+            if os.path.isfile(path) and exclusions.wanted(path) and not exclusions.found(path)
         )
     yield from unreadable
 
 
-def _nothing_in(folder: str) -> str:
-    """The error for a folder without files to check, with a hint at a container in it."""
+def _unlisted(folder: str) -> str:
+    """Why a folder cannot be listed; empty if it can."""
     try:
         os.listdir(folder)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    for parent, _, names in os.walk(folder):
-        for name in sorted(names):
-            if name.endswith((".cubin", ".fatbin", ".so")):
-                path = os.path.relpath(os.path.join(parent, name), folder)
-                return f"there is no .ptx file in this folder; containers such as {path} must be named explicitly"
-    return "there is no .ptx file in this folder"
+    return ""
+
+
+def nothing_in(folder: str) -> str:
+    """What to say of a folder without files to check: what it holds instead, and the commands for that."""
+    return "; ".join(("nothing to check in this folder", *contents(folder)))
 
 
 def _unpacked(data: bytes, limit: int) -> bytes:

@@ -35,7 +35,7 @@ def lint(
 
     *past* caches earlier states of a PTX text, and *observer* adds hits, as in :func:`tclint.linting.check.check_source`.
     *judged* is what ptxas makes of it, if that was asked.
-    Raises SourceError as :func:`tclint.inline.check` does.
+    Raises SourceError for a recorded launch that cannot be read.
     """
     from tclint.inline.hosts import is_host
 

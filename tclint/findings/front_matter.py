@@ -56,6 +56,7 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "assembles": bool,
     "strict": str,
     "default": bool,
+    "broke": bool,
     "checks": list,
     "needs": list,
     "confirmed_by": dict,

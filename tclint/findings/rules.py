@@ -94,6 +94,8 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    broke: bool = False
+    """Whether hardware was seen to go wrong where a note of it was; the text format prints these notes."""
     checks: tuple[str, ...] = ()
     """The modules of :mod:`tclint.checks` that decide it; empty if another package does."""
     needs: tuple[str, ...] = ()

@@ -2,8 +2,8 @@
 
 :func:`check` builds one module from all strings of a file, each as the body of a function, and passes it through the same
 parser, IR and checks as any other module; the spans of findings refer to the file. Only rules about single instructions
-are checked (``inline`` on their pages), because the code around a string, and so the control flow, is unknown. The grammars
-of the host languages come with ``tclint-ptx[inline]``. Imports ``linting`` and the layers below it.
+are checked (``inline`` on their pages), because the code around a string, and so the control flow, is unknown. A file is
+parsed only if it has a word that such strings come with. Imports ``linting`` and the layers below it.
 
 Change this package to find strings in another host language, or to understand more of a statement around them.
 """
@@ -34,7 +34,6 @@ def check(
     preprocessor or Python can determine (statements without such a piece are checked), and those of which it is unknown
     whether they are compiled for *arch* (``sm_90a``; without it, availability is not checked). *toolkit* is the CUDA toolkit
     that will compile them. A Python string that is a whole module is checked as such, by all rules.
-    Raises SourceError if the grammars are not installed and the source may contain inline assembly.
     """
     from tclint.inline.module import check
 
@@ -44,7 +43,7 @@ def check(
 def string_at(data: bytes, path: str, offset: int) -> Span | None:
     """The piece of a PTX string in a CUDA C++ or Python source that *offset* is in; None if it is in none.
 
-    Also None if the grammars of the host languages are not installed. A piece ends where its string does, or at an escape.
+    A piece ends where its string does, or at an escape.
     """
     from tclint.inline.module import string_at
 

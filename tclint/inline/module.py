@@ -7,7 +7,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
@@ -16,9 +15,9 @@ from tclint.findings.rules import declared
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
-from tclint.inline.hosts import MISSING, PYTHON
+from tclint.inline.hosts import is_python, may_have_ptx
 from tclint.ir.operands import HEAD
-from tclint.syntax.source import Problem, Source, SourceError
+from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
     from tclint.checks import Hit
@@ -32,11 +31,6 @@ __all__ = ["STATEMENT", "check", "has_findings", "is_ptx", "modules", "strings"]
 STATEMENT = frozenset(rule for rule, known in declared("inline").items() if known == "statement")
 """The rules about the statement around a string; none of them applies to other PTX."""
 
-_ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
-_PTX = re.compile(
-    rb"\b(?:inline_asm_elementwise|inline_asm|InlineAsm|\.version)\b|tclint:\s*ptx\b"
-    rb"|\b(?:RawKernel|RawModule|SourceModule|load_inline)\b|[\"']c\+\+[\"']"
-)
 _WORD = re.compile(rb"\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16x2?|pred|b128|sync|aligned|reg)\b")
 _STATEMENT = re.compile(
     rb"(?:^|[;{}:\n])\s*(?:@\s*!?\s*[\w$%]+\s+)?([a-z]\w*)((?:::\d+:\d+|(?:\.|::)\w+)*)(?=[\s;])",
@@ -53,10 +47,10 @@ def check(
 ) -> FileReport:
     """See :func:`tclint.inline.check`."""
     selected = selected or Selected()
-    python = source.path.lower().endswith(PYTHON)
-    if not (_PTX if python else _ASM).search(source.data):
-        return FileReport(path=source.path, source=source, asm=AsmCount(cpp=int(not python)))
-    found, comments = _found(source.data, python)
+    cpp = int(not is_python(source.path))
+    if not may_have_ptx(source.path, source.data):
+        return FileReport(path=source.path, source=source, asm=AsmCount(cpp=cpp))
+    found, comments = _found(source.data, source.path)
     fragments = [asm for asm in found if asm.dialect != "module" and is_ptx(asm)]
     whole = [asm for asm in found if asm.dialect == "module"]
     asked = _asked(selected, arch)
@@ -68,7 +62,7 @@ def check(
     assert report.asm is not None
     complete = not report.problems and not report.asm.unknown
     findings = apply(source, found, comments, report.findings, asked, complete=complete)
-    return replace(report, findings=findings, asm=replace(report.asm, cpp=int(not python)))
+    return replace(report, findings=findings, asm=replace(report.asm, cpp=cpp))
 
 
 def _asked(selected: Selected, arch: str | None) -> Selected:
@@ -77,12 +71,8 @@ def _asked(selected: Selected, arch: str | None) -> Selected:
     return replace(selected, rules=selected.on & rules)
 
 
-def _found(data: bytes, python: bool) -> tuple[list[Asm], list[Span]]:
-    # Strings in Python may contain CUDA C++ too.
-    needed = ("tree_sitter_cpp", "tree_sitter_python") if python else ("tree_sitter_cpp",)
-    if any(find_spec(name) is None for name in needed):
-        raise SourceError(MISSING)
-    if python:
+def _found(data: bytes, path: str) -> tuple[list[Asm], list[Span]]:
+    if is_python(path):
         from tclint.inline.python import find
     else:
         from tclint.inline.cpp import find
@@ -91,13 +81,9 @@ def _found(data: bytes, python: bool) -> tuple[list[Asm], list[Span]]:
 
 def string_at(data: bytes, path: str, offset: int) -> Span | None:
     """The piece of a PTX string that *offset* is in, as the package says."""
-    python = path.lower().endswith(PYTHON)
-    if not (_PTX if python else _ASM).search(data):
+    if not may_have_ptx(path, data):
         return None
-    try:
-        found, _ = _found(data, python)
-    except SourceError:
-        return None
+    found, _ = _found(data, path)
     return next((piece for asm in found if (piece := asm.template.piece(offset)) is not None), None)
 
 
@@ -131,13 +117,12 @@ class _Placed:
 
 
 def strings(source: Source) -> list[tuple[Asm, Ptx]]:
-    """The inline assembly strings of a source, each with its PTX. Raises SourceError as :func:`check` does."""
+    """The inline assembly strings of a source, each with its PTX."""
     from tclint.inline.asm import ptx_of
 
-    python = source.path.lower().endswith(PYTHON)
-    if not (_PTX if python else _ASM).search(source.data):
+    if not may_have_ptx(source.path, source.data):
         return []
-    found = [asm for asm in _found(source.data, python)[0] if asm.dialect != "module" and is_ptx(asm)]
+    found = [asm for asm in _found(source.data, source.path)[0] if asm.dialect != "module" and is_ptx(asm)]
     made = [(asm, ptx_of(asm)) for asm in found]
     _lend(made)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
@@ -79,6 +80,8 @@ class Summary:
     """What kernels lack of the requirements."""
     unlisted: int = 0
     """Shown findings that are only counted, because of ``--max-findings``."""
+    unprinted: int = 0
+    """Shown notes that are only counted, because the format is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class FormatContext:
     """The lowest severity that fails the run."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
+    notes: bool = True
+    """Whether people want all notes; without it, the text format prints those of hazards that hardware was seen to break."""
     part: Mapping[str, object] | None = None
     """What ``tclint merge`` needs of a part of a run, for the formats that it reads; None: the run is not a part."""
 
@@ -164,6 +169,24 @@ def present(
         notes=tuple(dict.fromkeys(notes)),
     )
     return shown, summary
+
+
+def of_text(
+    reports: Sequence[FileReport], context: FormatContext
+) -> tuple[Sequence[FileReport], FormatContext]:
+    """The reports without the notes that the text format only counts, and a context whose summary has their number."""
+    if context.notes:
+        return reports, context
+    listed, left_out = [], 0
+    for report in reports:
+        printed = [f.severity > Severity.INFO or f.rule.broke for f in report.findings]
+        listed.append(replace(report, findings=tuple(compress(report.findings, printed))))
+        left_out += sum(
+            not told and f.suppressed is None and f.duplicate_of is None
+            for f, told in zip(report.findings, printed, strict=True)
+        )
+    summary = replace(context.summary, unprinted=left_out)
+    return listed, replace(context, summary=summary, notes=True)
 
 
 def first_of(reports: Iterable[FileReport], limit: int) -> tuple[list[FileReport], int]:
@@ -241,6 +264,8 @@ def tally(summary: Summary) -> str:
             parts.append(f"{count(merged, 'duplicate')} merged")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
+    if summary.unprinted:
+        parts.append(f"{count(summary.unprinted, 'note')} not printed (--min-severity info)")
     if summary.unlisted:
         parts.append(f"{summary.unlisted} of them not shown (--max-findings)")
     if summary.fixable:

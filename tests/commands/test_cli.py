@@ -122,6 +122,29 @@ def test_a_finding_is_shown_beside_a_problem(run: Run) -> None:
     ]
 
 
+def test_text_counts_notes_and_prints_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="info error", b="info")
+    code, out, _ = run("check", "a.ptx", "b.ptx")
+    assert (code, out.count(" is wrong")) == (1, 1)
+    assert out.splitlines()[-1].startswith(
+        "Found 1 error, 2 notes in 2 of 2 files; 2 notes not printed (--min-severity info)"
+    )
+    assert run("check", "b.ptx") == (
+        0,
+        "Found 1 note in 1 file; 1 note not printed (--min-severity info).\n",
+        "",
+    )
+    for options in (("--min-severity", "info"), ("--fail-on", "info"), ("--output-format", "concise")):
+        _, out, _ = run("check", "a.ptx", "b.ptx", *options)
+        assert (out.count(" is wrong"), "not printed" in out) == (3, False)
+    code, out, _ = run("check", "a.ptx", "b.ptx", "--max-findings", "1")
+    assert (out.count(" is wrong"), "--max-findings" in out, "2 notes not printed" in out) == (1, False, True)
+    _, out, _ = run("check", "b.ptx", "--output-format", "json")
+    assert [finding["severity"] for finding in json.loads(out)["files"][0]["findings"]] == ["info"]
+    monkeypatch.setattr(RULE.__class__, "broke", True)
+    assert run("check", "b.ptx")[1].count(" is wrong") == 1
+
+
 def test_hidden_findings_are_counted(run: Run) -> None:
     write(a="doubt")
     assert run("check", "a.ptx")[1] == (
@@ -159,17 +182,60 @@ def test_what_cannot_be_read_is_a_problem_and_the_others_are_linted(run: Run) ->
     Path("binary.ptx").write_bytes(b"a\nb\0c")
     args = ("a.ptx", "absent.ptx", "folder", "*.nothing", "binary.ptx", "crash.ptx", "b.ptx")
     code, out, err = run("check", *args, "--output-format", "concise")
-    assert (code, err) == (2, "")
+    assert (code, err) == (2, "warning: folder: nothing to check in this folder\n")
     assert out.splitlines() == [
         "a.ptx:1:1: error WG001 error is wrong [wgmma-unwaited-accumulator-read]",
         "absent.ptx: error: no such file or directory",
-        "folder: error: there is no .ptx file in this folder",
         "*.nothing: error: no file matches this pattern",
         "binary.ptx:2: error: is binary, not PTX text: byte 3 (line 2) is NUL",
         "crash.ptx: error: internal error: RuntimeError: out of cheese (TCLINT_DEBUG=1 shows where)",
         "b.ptx:1:1: warning WG001 warning is wrong [wgmma-unwaited-accumulator-read]",
-        "Found 1 error, 1 warning in 2 of 2 files; 5 inputs could not be analysed.",
+        "Found 1 error, 1 warning in 2 of 2 files; 4 inputs could not be analysed.",
     ]
+
+
+def test_a_folder_without_inputs_is_a_warning(run: Run) -> None:
+    Path("folder").mkdir()
+    warning = "warning: folder: nothing to check in this folder\n"
+    assert run("check", "folder") == (0, "Nothing was analysed.\n", warning)
+    assert run("check", "folder", "--quiet") == (0, "", "")
+    assert run("check", "folder", "--diff") == (0, "", warning)
+    code, out, _ = run("check", "folder", "--output-format", "json")
+    assert (code, json.loads(out)["outcome"]) == (0, "not-analysed")
+    write(a="error")
+    code, _, err = run("check", "a.ptx", "folder")
+    assert (code, err) == (1, warning)
+    assert run("format", "folder") == (0, "", "warning: folder: no .ptx file in this folder\n")
+
+
+def test_a_pattern_or_a_guard_without_inputs_fails(run: Run) -> None:
+    Path("folder").mkdir()
+    assert run("check", "folder", "*.nothing")[0] == 2
+    assert run("check", "fold*")[0] == 2
+    write(a="fine")
+    assert run("baseline", "a.ptx")[0] == 0
+    guards = {
+        "require": ("--require", "proved:wgmma"),
+        "baseline": ("--baseline", "tclint-baseline.json"),
+        "ptxas-budget": ("--config", "ptxas-budget = { limits = [{ registers = 255 }] }"),
+    }
+    for key, options in guards.items():
+        code, out, err = run("check", "folder", *options)
+        assert (code, out) == (2, "")
+        assert f"there is nothing to check, so {key} decides nothing" in err
+    code, _, err = run("check", ".", "--exclude", "*.ptx", *guards["baseline"])
+    assert (code, "so baseline decides nothing" in err) == (2, True)
+    Path("k.cu").write_text('void f() { asm("exit;"); }')
+    code, _, err = run("check", ".", "--exclude", "*.ptx", *guards["require"])
+    assert (code, "so require decides nothing" in err) == (2, True)
+    # What pre-commit names was looked at, although it is excluded.
+    assert run("check", "--force-exclude", "a.ptx", "--exclude", "*.ptx", *guards["baseline"])[0] == 0
+    Path("k.cu").write_text("void f() {}")
+    assert run("check", "k.cu", *guards["require"])[0] == 0
+    before = Path("tclint-baseline.json").read_text()
+    code, _, err = run("baseline", "folder")
+    assert (code, "nothing was written" in err) == (2, True)
+    assert Path("tclint-baseline.json").read_text() == before
 
 
 def test_the_debug_variable_propagates_the_exception(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tclint.driver.compiling import find_nvcc
+from tests.tools.command import invoke
 from tests.tools.project import ROOT
 
 if os.name != "posix":
@@ -123,6 +124,88 @@ def test_ptx_is_checked_as_ever_beside_a_source(stand_in: Path) -> None:
     done = tclint("check", "--compile", "a.ptx", "k.cu", "--output-format", "concise")
     assert done.returncode == 1
     assert "in 1 of 2 files" in done.stdout
+
+
+CMAKE = (
+    "ccache /opt/cuda/bin/nvcc -forward-unknown-to-host-compiler -ccbin=./evil -DN=4 --options-file inc.rsp"
+    ' "--generate-code=arch=compute_90a,code=[compute_90a,sm_90a]" -Xcompiler -fPIC -Xcompiler=-fplugin=evil.so'
+    " -std=c++17 -O3 -MD -MT k.o -MF k.o.d --run --keep-dir /x -x cu -c ../k.cu -o k.o"
+)
+TAKEN = ["-DN=4", "-isystem", "/opt/include", "--generate-code=arch=compute_90a,code=[compute_90a,sm_90a]"]
+TAKEN += ["-std=c++17", "-O3", "-x", "cu", "-fatbin", "-o"]
+
+
+@pytest.fixture
+def database(stand_in: Path) -> Path:
+    """``build/compile_commands.json`` with ``k.cu`` and sources of other compilers."""
+    (stand_in / "made" / "k.ptx").write_text(GOOD)
+    path = Path("build") / "compile_commands.json"
+    path.parent.mkdir()
+    (path.parent / "inc.rsp").write_text('-isystem "/opt/include" --options-file inc.rsp')
+    entry = {"directory": str(path.parent.resolve()), "command": CMAKE, "file": "../k.cu"}
+    other = {"directory": ".", "arguments": ["clang++", "-c", "../other.cu"], "file": "../other.cu"}
+    gone = entry | {"file": "gone.cu"}
+    path.write_text(json.dumps([entry, entry | {"command": "nvcc -DTWICE ../k.cu"}, other, gone]))
+    Path("other.cu").touch()
+    return path
+
+
+@pytest.mark.parametrize("path", ["k.cu", "build/compile_commands.json"])
+def test_the_arguments_of_the_build_are_used(stand_in: Path, database: Path, path: str) -> None:
+    code, out = invoke("check", "--compile", path)
+    assert (code, out) == (0, "No findings in 1 file.\n")
+    asked = said(stand_in)
+    assert asked[: len(TAKEN)] == TAKEN
+    assert asked[len(TAKEN) + 1] == os.path.abspath("k.cu")
+
+
+def test_nothing_of_the_build_runs_a_program_or_writes_a_file(stand_in: Path, database: Path) -> None:
+    invoke("check", "--compile", "k.cu")
+    assert not [word for word in said(stand_in) if "evil" in word or word in ("--run", "/x", "k.o.d", "k.o")]
+
+
+def test_arguments_on_the_command_line_take_the_place_of_those_of_the_build(
+    stand_in: Path, database: Path
+) -> None:
+    invoke("check", "--compile", "k.cu", "--", "-DMINE")
+    assert said(stand_in)[:2] == ["-DMINE", "-fatbin"]
+
+
+def test_a_source_that_the_build_does_not_have_is_compiled_without_arguments(
+    stand_in: Path, database: Path
+) -> None:
+    assert invoke("check", "--compile", "other.cu")[0] == 0
+    assert said(stand_in)[0] == "-fatbin"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not a list of compilations"),
+        ("[1]", "is not a list of compilations"),
+        ('[{"file": 1, "directory": ".", "command": "nvcc"}]', "is not a list of compilations"),
+        ('[{"file": "k.cu", "directory": ".", "arguments": [1]}]', "is not a list of compilations"),
+        ('[{"file": "k.cu", "directory": ".", "command": "nvcc -optf absent"}]', "cannot be read"),
+        ("[]", "has no source"),
+    ],
+)
+def test_a_damaged_description_of_the_build_is_one_line(
+    stand_in: Path, database: Path, text: str, words: str
+) -> None:
+    database.write_text(text)
+    code, said = invoke("check", "--compile", str(database))
+    assert (code, said.startswith(f"{database} {words}"), said.count("\n")) == (2, True, 0)
+    if text != "[]":
+        code, said = invoke("check", "--compile", "k.cu")
+        assert (code, words in said) == (2, True)
+
+
+def test_a_folder_stands_for_its_sources_and_not_for_headers(stand_in: Path) -> None:
+    (stand_in / "made" / "k.ptx").write_text(GOOD)
+    Path("src").mkdir()
+    Path("k.cu").rename("src/k.cu")
+    Path("src/h.cuh").write_text('inline void f() { asm("exit;"); }')
+    assert invoke("check", "--compile", "src") == (0, "No findings in 1 file.\n")
 
 
 @pytest.mark.parametrize("arguments", [("check", "--compile", "k.cu"), ("nvcc", "-c", "k.cu")])

@@ -75,12 +75,6 @@ def test_a_folder_gives_what_is_ptx_in_it_in_order(tmp_path: Path) -> None:
     assert "entry s()" in found[2][2]  # unpacked; the first letter of its path is the name of its kernel
 
 
-def test_a_folder_without_ptx_says_what_else_it_has(tmp_path: Path) -> None:
-    assert errors(tmp_path) == ["error: there is no .ptx file in this folder"]
-    (tmp_path / "k.cubin").write_bytes(b"\x7fELF")
-    assert "containers such as k.cubin must be named explicitly" in errors(tmp_path)[0]
-
-
 def test_a_folder_that_cannot_be_read_is_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

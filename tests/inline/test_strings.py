@@ -426,12 +426,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_searched_for_sources_where_include_says_so(folder: Path) -> None:
-    assert "No findings in 1 file." in run("src", code=0)
-    assert "src/k.cu:2:6: error PX001" in run(
-        "--output-format", "concise", "--include", "*.cu", "src", code=1
-    )
+def test_a_folder_is_searched_for_sources_with_assembly(folder: Path) -> None:
+    for name in ("plain.cu", "plain.py", "torch.version.py"):
+        (folder / "src" / name).write_text("x = torch.version.cuda\n", encoding="utf-8")
+    (folder / "src" / "h.h").write_text(in_function('asm("mvo.u32 %0, 1;" : "=r"(a));'), encoding="utf-8")
+    said = run("--output-format", "concise", "src", code=1)
+    assert "src/k.cu:2:6: error PX001" in said
+    assert "Found 1 error in 1 of 2 files; " in said
+    assert "No findings in 1 file." in run("src", "--config", "include = []", code=0)
+    assert "src/h.h:2:6: error PX001" in run("--output-format", "concise", "--include", "*.h", "src", code=1)
     assert "src/k.cu:2:6: error PX001" in run("--output-format", "concise", "src/*.cu", code=1)
+
+
+def test_a_word_in_a_source_decides_whether_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr("tclint.inline.module._found", lambda _, path: (parsed.append(path), ([], []))[1])
+    texts = {
+        "a.cu": b"__asm__",
+        "plasma.cu": b"plasma",
+        "b.py": b"tl.inline_asm_elementwise",
+        "c.py": b'".version\\t8.0"',
+        "d.py": b"f'.version {version}'",
+        "e.py": b"torch.version.cuda; asm",
+    }
+    for name, data in texts.items():
+        tclint.inline.check(Source(data, name))
+    assert parsed == ["a.cu", "b.py", "c.py", "d.py"]
 
 
 def test_the_last_line_says_what_was_not_checked(folder: Path) -> None:
@@ -453,42 +473,6 @@ def test_every_format_points_into_the_source(folder: Path, output_format: str) -
     if output_format == "sarif":
         (result,) = json.loads(said)["runs"][0]["results"]
         assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
-
-
-@pytest.fixture
-def without_grammars(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter in which they cannot be found."""
-    hide = "import importlib.util as u; f = u.find_spec; "
-    hide += "u.find_spec = lambda n, *a: None if n.startswith('tree_sitter_') else f(n, *a)\n"
-    (folder / "sitecustomize.py").write_text(hide, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-
-
-def run_hidden(folder: Path, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tclint", "check", "--isolated", *arguments],
-        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{DOCS.parents[1]}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-@pytest.mark.usefixtures("without_grammars")
-def test_without_the_grammars_there_is_one_sentence(folder: Path) -> None:
-    (folder / "src" / "more.cu").write_text('void f() { asm("exit;"); }', encoding="utf-8")
-    code, said = run_hidden(folder, "src/k.cu", "src/more.cu")
-    assert code == 2
-    assert said.count("pip install 'tclint-ptx[inline]'") == 1
-
-
-@pytest.mark.usefixtures("without_grammars")
-def test_a_source_without_assembly_needs_no_grammar(folder: Path) -> None:
-    (folder / "plain.cu").write_text("int main() { return 0; }\n", encoding="utf-8")
-    code, said = run_hidden(folder, "plain.cu")
-    assert (code, "No findings in 1 file" in said) == (0, True)
 
 
 def test_an_architecture_that_is_none_is_refused(folder: Path) -> None:

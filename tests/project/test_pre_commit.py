@@ -118,3 +118,21 @@ def test_a_commit_of_another_layout_is_held_back_and_formatted(tmp_path: Path, p
     assert (tmp_path / "generated" / "bad.ptx").read_text() == BAD
     git(tmp_path, "add", "good.ptx")
     assert run("--all-files").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_commit_with_a_finding_in_a_string_is_held_back(tmp_path: Path, project: Path) -> None:
+    if not (Path(sys.executable).parent / "tclint").exists():
+        pytest.skip("tclint is not installed beside this Python")
+    run = repository(tmp_path, project, "tclint-inline-system")
+    (tmp_path / "good.cu").write_text("int main() {}\n")
+    (tmp_path / "bad.ptx").write_text(BAD)
+    git(tmp_path, "add", "--all")
+    clean = run("--all-files")
+    assert (clean.returncode, "Passed" in clean.stdout) == (0, True), clean.stdout + clean.stderr
+    (tmp_path / "bad.cuh").write_text('inline void f() { asm("braid.u32 a, b;"); }\n')
+    git(tmp_path, "add", "bad.cuh")
+    found = run()
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert "bad.cuh:1:24" in found.stdout
+    assert "bad.ptx" not in found.stdout

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 OUTCOMES = ("clean", "findings", "not-analysed")
-"""By exit code."""
+"""By exit code; a run without inputs exits with 0 and is not clean."""
 SUPPRESSED = True
 DUPLICATES = True
 
@@ -41,7 +41,9 @@ def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The whole run as one object."""
     document = {
         "schema": SCHEMA,
-        "outcome": OUTCOMES[exit_code(reports, context.fail_on, context.summary.unmet)],
+        "outcome": OUTCOMES[exit_code(reports, context.fail_on, context.summary.unmet)]
+        if reports
+        else OUTCOMES[-1],
         "files": [_file(report, context) for report in reports],
         "summary": _summary(context.summary),
     }

@@ -43,7 +43,7 @@ from tclint.report.formats._details import (
 from tclint.report.formats._rows import Row, kernel_words, ptx_line, ptx_rows, source_rows
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import ShownLocation
-from tclint.report.summary import FormatContext, closing, count
+from tclint.report.summary import FormatContext, closing, count, of_text
 
 if TYPE_CHECKING:
     from tclint.report.baseline import Entry
@@ -66,6 +66,7 @@ _MAX_CALLS, _FIRST_CALLS = 6, 2
 
 def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The errors of inputs, the findings, and figures and verdicts if these were asked for, with the tally as the last line."""
+    reports, context = of_text(reports, context)
     frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
