@@ -27,6 +27,10 @@ _POLL = (
     "{ .reg .pred %tclint_p; .reg .b32 %tclint_r; TCLINT_L: ld.volatile.shared.b32 %tclint_r, [0]; "
     "setp.eq.u32 %tclint_p, %tclint_r, 0; @%tclint_p bra TCLINT_L; } "
 )
+_AS_OFTEN_AS_ITS_WARP = (
+    "{{ .reg .pred %tclint_p; .reg .b32 %tclint_r; mov.u32 %tclint_r, %tid.x; shr.u32 %tclint_r, %tclint_r, 5; TCLINT_L: {} "
+    "sub.s32 %tclint_r, %tclint_r, 1; setp.ge.s32 %tclint_p, %tclint_r, 0; @%tclint_p bra TCLINT_L; }}"
+)
 
 
 def _barriers(kernel: Kernel) -> Iterator[int]:
@@ -61,6 +65,19 @@ def _arrives(kernel: Kernel) -> Iterator[Fault]:
         barrier = kernel.instructions[site].role("id")
         if kernel.function.threads and isinstance(barrier, Immediate):
             yield _replaced(kernel, site, f"bar.arrive {barrier.value}, {kernel.function.threads};")
+
+
+def _by_number_of_warp(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier that a warp executes once more than the warp before it."""
+    for site in _barriers(kernel):
+        yield _replaced(kernel, site, _AS_OFTEN_AS_ITS_WARP.format(kernel.flat(site)))
+
+
+def _after_a_poll(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier, right before it a loop that waits until a word of shared memory changes."""
+    for site in _barriers(kernel):
+        start = kernel.span(site).start
+        yield Fault((Edit(Span(start, start), _POLL),), frozenset((site,)), f"{_POLL}{kernel.text(site)}")
 
 
 def _moved(kernel: Kernel) -> Iterator[Fault]:
@@ -219,6 +236,16 @@ PROOF_FAULTS: Mapping[HazardClass, Mapping[str, Plant]] = {
     HazardClass.CONVERGENCE: {
         "CTA barrier in one warp": _in_one_warp,
         "CTA barrier arrived at": _arrives,
+        "guard of a counted barrier negated": _negated,
+        "counted barrier of the other threads": _others_as_well,
+        "counted barrier of another number": _renumbered,
+        "branch before a barrier negated": _led_elsewhere,
+    },
+    HazardClass.DEADLOCK: {
+        "CTA barrier in one warp": _in_one_warp,
+        "CTA barrier arrived at": _arrives,
+        "CTA barrier as often as the number of the warp": _by_number_of_warp,
+        "CTA barrier after a poll": _after_a_poll,
         "guard of a counted barrier negated": _negated,
         "counted barrier of the other threads": _others_as_well,
         "counted barrier of another number": _renumbered,

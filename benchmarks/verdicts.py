@@ -60,6 +60,7 @@ ABOUT = {
     HazardClass.SHARED_MEMORY: r"^(CTA barrier|cp\.async\.(wait|commit))",
     HazardClass.TENSOR_MEMORY: r"^(CTA barrier (deleted|to)|tcgen05\.(wait|fence))",
     HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",
+    HazardClass.DEADLOCK: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",
 }
 """Class -> the names of the faults that are about it."""
 

@@ -187,9 +187,9 @@ class Convergence:
         levels: dict[int, dict[int, Level]] = {}
         for each in self.needed:
             party = parties.party(each.site, reaching)
-            if parties.counted(each) == party.bit_count() and party not in levels:
+            if parties.counted(each) is not None and party not in levels:
                 levels[party] = self._solved(parties.within(party))
-        return PartiesCertificate({b: reaching.get(b, 0) for b in order}, levels)
+        return PartiesCertificate({b: reaching.get(b, 0) for b in order}, levels, self.levels)
 
     @cached_property
     def needed(self) -> tuple[Collective, ...]:

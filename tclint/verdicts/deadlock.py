@@ -1,4 +1,4 @@
-"""Deadlock freedom: no thread deadlocks for other threads of the kernel.
+"""Deadlock freedom: no thread waits indefinitely for other threads of the kernel.
 
 A thread can wait in three ways, which are enumerated from the effects of instructions and the edges of the graph alone: at an
 instruction that other threads must execute too (:func:`~tclint.verdicts.uniform.collectives`), at one that waits for something
@@ -13,6 +13,11 @@ earliest. All threads of a group pass the executions of all instructions whose g
 that decide these are uniform in it. The thread waits for one of G that is before this execution, and that one waits, too: not at
 an instruction of G or of a wider group, since that execution would be an earlier one. So it waits in a group within G, for
 threads that are before the same execution, and none of these waits for the first thread again.
+
+**Signals.** At some barriers, some threads only arrive, each of them once (:mod:`tclint.verdicts.parties`). Relate the wait
+for such a barrier to all that a thread executes after it and, where that includes an instruction by which it arrives at another
+one, to all that other threads execute after a wait for that. A circle through the barrier would relate it to an arrival there.
+If it is not, it is in no circle, and what is left are circles of groups.
 
 **Registers.** What the class of the register pool claims holds whatever becomes of waits after a ``setmaxnreg``.
 
@@ -58,7 +63,8 @@ class Waits:
         if self.pool is not None:
             self._of_pool(self.pool)
         if self.uniform.parties is not None:
-            for site, why in self.uniform.parties.crossed(self.uniform.needed, self.uniform.certificate):
+            parties, of = self.uniform.parties, self.uniform
+            for site, why in (*parties.crossed(of.needed, of.certificate), *parties.circular()):
                 self._open(span(self.function, site), why)
         for loop in observing_loops(self.function, self.uniform.of.graph, self.uniform.of.ask.read_only):
             why = "" if loop.by is None else self._observed(loop)

@@ -100,6 +100,10 @@ ret;"""
             module(kernel(PARTIES, directives=".reqntid 384"), header=HOPPER),
         ),
         (
+            HazardClass.DEADLOCK,
+            module(kernel(PARTIES, directives=".reqntid 384"), header=HOPPER),
+        ),
+        (
             HazardClass.REGISTER_POOL,
             module(kernel(POOL, directives=".reqntid 384\n.minnctapersm 1"), header=HOPPER),
         ),

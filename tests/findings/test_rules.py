@@ -249,9 +249,9 @@ def test_a_cause_that_does_not_exist_or_has_itself_as_cause_is_refused(
     ("rule", "hazards"),
     [
         ("WG001", {"wgmma"}),
-        ("CV001", {"convergence"}),
+        ("CV001", {"convergence", "deadlock"}),
         ("TC001", {"tcgen05-mma", "tensor-memory"}),
-        ("MB016", {"mbarrier"}),
+        ("MB016", {"mbarrier", "deadlock"}),
         ("TC007", set()),
         ("PX008", set()),
         ("SU001", set()),

@@ -42,6 +42,20 @@ def deadlock(
     return found
 
 
+THERE_AND_BACK = f"""{GROUP}
+@%p1 bra other;
+bar.arrive 1, 384;
+bar.sync 2, 384;
+bra over;
+other:
+bar.sync 1, 384;
+bar.arrive 2, 384;
+over:
+{BARRIER}"""
+CIRCULAR = THERE_AND_BACK.replace(
+    "bar.arrive 1, 384;\nbar.sync 2, 384;", "bar.sync 2, 384;\nbar.arrive 1, 384;"
+)
+
 PROVED = {
     "a barrier": BARRIER,
     "a barrier in a loop of a parameter": loop("%r9", BARRIER),
@@ -49,6 +63,8 @@ PROVED = {
     "a barrier of some warps": OF_A_GROUP,
     "barriers of some warps in different loops": f"{GROUP}\n@%p1 bra else;\n{loop('%r9', 'bar.sync 1, 128;')}\nbra over;\n"
     f"else:\n{loop('8', 'bar.sync 2, 256;').replace('top', 'up').replace('done', 'end')}\nover:\n{BARRIER}",
+    "an arrival of others": f"{GROUP}\n@%p1 bar.arrive 1, 384;\n@!%p1 bar.sync 1, 384;",
+    "arrivals there and back": THERE_AND_BACK,
     "the cluster barrier": f"{ARRIVE}\n{WAIT}",
     "an earlier grid": f"griddepcontrol.wait;\n{MMA}",
     "a loop that counts": polled(READ, COUNTED) + f"\n{BARRIER}",
@@ -69,6 +85,8 @@ UNKNOWN = {
     "as many barriers as a warp has": loop("%r2", BARRIER),
     "a barrier that counts too many": branch(GROUP, "bar.sync 1, 160;"),
     "an arrival that no other thread makes": f"{GROUP}\n@%p1 bar.arrive 1, 384;\n@!%p1 bar.sync 1, 256;",
+    "an arrival after a wait for those who wait for it": CIRCULAR,
+    "a barrier between an arrival and the wait for it": f"{GROUP}\n@%p1 bar.sync 1, 384;\n{BARRIER}\n@!%p1 bar.arrive 1, 384;",
     "the cluster barrier without one CTA": branch(LEADER, f"{ARRIVE}\n{WAIT}"),
     "a wait for the cluster without an arrival": WAIT,
     "an mbarrier": SPIN,

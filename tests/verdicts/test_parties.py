@@ -19,6 +19,9 @@ HALF = "bar.sync 1, 128;"
 OTHER = "bar.sync 2, 128;"
 LARGE = "bar.sync 1;"
 TWICE = branch(FIRST, HALF) + "\n" + branch(SECOND, OTHER).replace("over", "out")
+SIGNAL = "bar.arrive 3, 256;"
+AWAITED = "bar.sync 3, 256;"
+SIGNALLED = f"{FIRST}\n@%p1 bra second;\n{SIGNAL}\nbra over;\nsecond:\n{AWAITED}\nover:"
 
 PROVED = {
     "one warpgroup": branch(FIRST, HALF),
@@ -34,6 +37,10 @@ PROVED = {
     "the other warpgroup has left": f"{FIRST}\n@%p1 exit;\n{HALF}",
     "several instructions of one party": branch(FIRST, f"{HALF}\n{HALF}"),
     "after all phases of the whole CTA": f"{LARGE}\n{branch(FIRST, HALF)}",
+    "some arrive and others wait": SIGNALLED,
+    "some arrive and others wait, by their guards": f"{FIRST}\n@%p1 {SIGNAL}\n@!%p1 {AWAITED}",
+    "some arrive and others wait, for a parameter": f"setp.eq.s32 %p2, %r9, 0;\n@%p2 bra over;\n{SIGNALLED}",
+    "some arrive before a barrier, and others wait after it": f"{FIRST}\n@%p1 {SIGNAL}\nbar.sync 0;\n@!%p1 {AWAITED}",
     "not all threads are aligned": branch(FIRST, f"{MMA}\nbarrier.sync 1, 128;"),
 }
 UNKNOWN = {
@@ -64,6 +71,20 @@ UNKNOWN = {
     "the count is a parameter": branch(FIRST, "bar.sync 1, %r9;"),
     "the barrier is a parameter": branch(FIRST, "bar.sync %r9, 128;"),
     "the barrier does not exist": branch(FIRST, "bar.sync 16, 128;"),
+    "some arrive for a parameter, and others always wait": SIGNALLED.replace(
+        SIGNAL, f"setp.eq.s32 %p2, %r9, 0;\n@%p2 bra over;\n{SIGNAL}"
+    ),
+    "some arrive again and again": loop("%r9", SIGNALLED.replace("over", "in").replace("%p1", "%p2")),
+    "more arrive than are counted": SIGNALLED.replace("256", "128"),
+    "fewer arrive than are counted": SIGNALLED.replace(FIRST, "setp.ge.u32 %p1, %r1, 96;").replace(
+        AWAITED, branch("setp.lt.u32 %p2, %r1, 128;", AWAITED).replace("%p1", "%p2").replace("over", "in")
+    ),
+    "one barrier counts more than the other": SIGNALLED.replace(SIGNAL, "bar.arrive 3, 224;"),
+    "some leave before they arrive": f"setp.lt.u32 %p2, %r1, 32;\nsetp.eq.and.s32 %p2, %r9, 0, %p2;\n@%p2 exit;\n{SIGNALLED}",
+    "some arrive for a word of memory": f"{FIRST}\nsetp.eq.and.s32 %p2, %r9, 0, %p1;\n@%p2 {SIGNAL}\n@!%p1 {AWAITED}",
+    "a thread arrives at what it has waited for": f"{SIGNALLED}\n{SIGNAL}",
+    "others wait without a count": f"{SIGNALLED}\nbar.sync 3;",
+    "no thread arrives": branch(FIRST, AWAITED),
     "others arrive": branch(FIRST, "bar.sync 1, 256;") + "\nbar.arrive 1, 256;",
 }
 

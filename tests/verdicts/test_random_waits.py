@@ -30,11 +30,18 @@ class Program:
         return [self._statement(depth) for _ in range(self.rng.randint(1, 3))]
 
     def _statement(self, depth: int) -> tuple[object, ...]:
-        kind = self.rng.choice(("barrier", "barrier", "if", "loop") if depth else ("barrier",))
+        kind = self.rng.choice(
+            ("barrier", "barrier", "if", "loop", "pair", "pair") if depth else ("barrier", "pair")
+        )
         if kind == "barrier":
             waits, number = self.rng.random() < 0.85, self.rng.choice((0, 0, 1, 2))
             return "barrier", waits, number, self.rng.choice((WARPS, WARPS, 1, 2)) if waits else 2
         subject, relation = self.rng.choice(("%r2", "%r2", "%r9")), self.rng.choice(("lt", "ge", "eq"))
+        if kind == "pair":
+            number, counts = self.rng.choice((1, 2, 3, 4, 5)), (WARPS, WARPS, WARPS, 2)
+            parts = [("barrier", waits, number, self.rng.choice(counts)) for waits in (False, True)]
+            self.rng.shuffle(parts)
+            return "if", "%r2", relation, self.rng.randint(0, WARPS), parts[:1], parts[1:]
         if kind == "if":
             other = self._block(depth - 1) if self.rng.random() < 0.5 else []
             return "if", subject, relation, self.rng.randint(0, WARPS), self._block(depth - 1), other
@@ -103,8 +110,8 @@ def blocks(programs: list[list[Operation]]) -> bool:
 
 
 def test_no_kernel_that_is_proved_blocks_in_any_order_of_its_warps() -> None:
-    rng, found = random.Random(3), Counter[tuple[bool, bool]]()
-    for _ in range(500):
+    rng, found, signals = random.Random(3), Counter[tuple[bool, bool]](), 0
+    for _ in range(600):
         program = Program(rng)
         text = kernel(f"{START}\n{program.text}\nret;", directives=f".reqntid {32 * WARPS}")
         (verdict,) = verdicts(last_kernel(text), only=[HazardClass.DEADLOCK])
@@ -112,5 +119,7 @@ def test_no_kernel_that_is_proved_blocks_in_any_order_of_its_warps() -> None:
         flawed, proved = any(map(blocks, launches)), verdict.status is Status.PROVED
         assert not (proved and flawed), program.text
         found[proved, flawed] += 1
+        signals += proved and "arrive" in program.text
     assert found[True, False] >= 40
+    assert signals >= 10
     assert found[False, True] >= 100
