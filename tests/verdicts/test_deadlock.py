@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
@@ -9,6 +11,8 @@ from tclint.verdicts import verdicts
 from tests.tools.collectives import ALL, ARRIVE, BARRIER, LANE, MMA, PARAMETER, SPIN, WAIT, WARP, branch, loop
 from tests.tools.support import kernel, last_kernel
 
+FOLDER = Path(__file__).parents[2] / "fixtures" / "waits"
+KERNELS = sorted(path.name.removesuffix(".ptx") for path in FOLDER.glob("*.ptx"))
 SIZE = ".reqntid 384"
 START = """ld.param.u32 %r9, [number];
 ld.param.u64 %rd1, [pointer];
@@ -155,3 +159,15 @@ def test_a_callee_that_polls_is_not_known_to_return(body: str) -> None:
     load = "poll:\nld.volatile.global.b32 %r8, [%rd1];\nsetp.ne.s32 %p7, %r8, 0;\n@%p7 bra poll;"
     callee = f".func waits()\n{{\n.reg .pred %p<9>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<3>;\n{load}\nret;\n}}"
     assert deadlock(f"{body}\ncall waits;", functions=(callee,)).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_that_are_right_are_proved_and_their_flawed_twins_are_not(name: str) -> None:
+    model = last_kernel((FOLDER / f"{name}.ptx").read_text(), header="")
+    (found,) = verdicts(model, only=[HazardClass.DEADLOCK])
+    assert found.status is (Status.UNKNOWN if name.endswith(".bad") else Status.PROVED), found.reasons
+
+
+def test_each_kernel_has_a_flawed_twin() -> None:
+    right = {name for name in KERNELS if not name.endswith(".bad")}
+    assert right == {name.split(".")[0] for name in KERNELS if name.endswith(".bad")}
