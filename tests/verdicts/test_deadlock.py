@@ -59,6 +59,20 @@ over:
 CIRCULAR = THERE_AND_BACK.replace(
     "bar.arrive 1, 384;\nbar.sync 2, 384;", "bar.sync 2, 384;\nbar.arrive 1, 384;"
 )
+LOCAL = f"""{{
+.local .b32 bound, at;
+st.local.b32 [bound], %r9;
+poll:
+{READ}
+st.local.b32 [bound], VALUE;
+ld.local.b32 %r11, [at];
+add.s32 %r11, %r11, 1;
+st.local.b32 [at], %r11;
+ld.local.b32 %r12, [bound];
+setp.lt.s32 %p7, %r11, %r12;
+@%p7 bra poll;
+{BARRIER}
+}}"""
 
 PROVED = {
     "a barrier": BARRIER,
@@ -77,6 +91,7 @@ PROVED = {
         READ, f"{SOMETIMES.replace(NEXT, 'add.s32 %r11, %r11, 1;')}\n{COUNTED}\n{BARRIER}"
     ),
     "a loop over constant data": polled("ld.global.nc.b32 %r8, [%rd1];") + f"\n{BARRIER}",
+    "a counter in local memory": LOCAL.replace("VALUE", "%r9"),
     "a loop of a bound that was loaded before": f"{READ}\n{polled('', COUNTED.replace('%r9', '%r8'))}\n{MMA}",
     "a test of an mbarrier, once": f"mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r30], 0;\n{BARRIER}",
     "a loop that lanes leave together": polled(
@@ -96,6 +111,11 @@ UNKNOWN = {
     "an mbarrier": SPIN,
     "a flag": polled("ld.acquire.gpu.global.b32 %r8, [%rd1];") + f"\n{BARRIER}",
     "a lock": polled("atom.global.cas.b32 %r8, [%rd1], 0, 1;"),
+    "a bound in local memory that data change": LOCAL.replace("VALUE", "%r8"),
+    "a bound in local memory that data may change": LOCAL.replace("st.local.b32 [bound], VALUE", "st.b32 [%rd2], %r8"),
+    "a bound in local memory that is changed for data": LOCAL.replace(
+        "st.local.b32 [bound], VALUE", "setp.eq.s32 %p8, %r8, 0;\n@%p8 st.local.b32 [bound], %r9"
+    ),
     "a flag that is kept in local memory": "{\n.local .b32 seen;\n"
     + polled(f"{READ}\nst.local.b32 [seen], %r8;\nld.local.b32 %r8, [seen];")
     + "\n}",
