@@ -1,4 +1,4 @@
-"""Deadlock freedom: no thread deadlocks for other threads of the kernel.
+"""Deadlock freedom: no thread waits indefinitely for other threads of the kernel.
 
 A thread can wait in three ways, which are enumerated from the effects of instructions and the edges of the graph alone: at an
 instruction that other threads must execute too (:func:`~tclint.verdicts.uniform.collectives`), at one that waits for something
@@ -16,8 +16,8 @@ threads that are before the same execution, and none of these waits for the firs
 
 **Signals.** At some barriers, some threads only arrive, each of them once (:mod:`tclint.verdicts.parties`). Relate the wait
 for such a barrier to all that a thread executes after it and, where that includes an instruction by which it arrives at another
-one, to all that those execute who have waited for that. A circle through the barrier would relate it to an arrival there. If it
-is not, it is in no circle, and what is left are circles of groups.
+one, to all that other threads execute after a wait for that. A circle through the barrier would relate it to an arrival there.
+If it is not, it is in no circle, and what is left are circles of groups.
 
 **Registers.** What the class of the register pool claims holds whatever becomes of waits after a ``setmaxnreg``.
 

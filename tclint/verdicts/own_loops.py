@@ -21,11 +21,16 @@ from typing import NamedTuple
 
 from tclint.ir.loops import strongly_connected
 from tclint.ir.nodes import Function, Instruction, Memory, Symbol
+from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Exchange
 from tclint.verdicts.checker import Graph
 from tclint.verdicts.uniform import MOVES
 
 __all__ = ["ObservingLoop", "observing_loops"]
+
+
+_LOCAL = -2
+"""What stands for all of local memory among registers."""
 
 
 class ObservingLoop(NamedTuple):
@@ -82,7 +87,9 @@ def _observes(function: Function, site: int, unchanging: Callable[[int], bool]) 
     if form.event or form.flow or form.async_writes or form.handled:
         return True
     if form.memory:
-        return not (_constant(function, instruction, match.space) or unchanging(site))
+        return not (
+            _reads_local(instruction) or _constant(function, instruction, match.space) or unchanging(site)
+        )
     return not (form.from_operands or form.name.split(".")[0] in MOVES)
 
 
@@ -94,6 +101,12 @@ def _constant(function: Function, load: Instruction, space: str) -> bool:
     bases = [o.base for o in load.operands if isinstance(o, Memory)]
     named = all(isinstance(base, Symbol) and base.name in names for base in bases)
     return function.entry and space.startswith(".param") and bool(bases) and named
+
+
+def _reads_local(instruction: Instruction) -> bool:
+    """Whether an instruction reads local memory of its thread, and nothing else."""
+    reads = [a for a in instruction.accesses if not a.writes]
+    return bool(reads) and all(a.space is StateSpace.LOCAL for a in reads)
 
 
 class _Loop:
@@ -111,9 +124,18 @@ class _Loop:
         """Register -> the instructions of the part that write it."""
         for b in sorted(part):
             for i in graph.blocks[b]:
-                for register in self.instructions[i].writes:
+                written = list(self.instructions[i].writes)
+                if self._writes_local(self.instructions[i]):
+                    written.append(_LOCAL)
+                for register in written:
                     self.writers.setdefault(register, []).append(i)
         self.block_of = {i: b for b in part for i in graph.blocks[b]}
+
+    @staticmethod
+    def _writes_local(instruction: Instruction) -> bool:
+        """Whether an instruction may write local memory of its thread."""
+        spaces = {a.space for a in instruction.accesses if a.writes}
+        return instruction.flow == "call" or not spaces.isdisjoint((StateSpace.LOCAL, StateSpace.GENERIC))
 
     def leaves(self, block: int) -> bool:
         """Whether a thread may leave the part at the end of *block*."""
@@ -130,9 +152,11 @@ class _Loop:
                 continue
             seen.add(register)
             for i in self.writers.get(register, ()):
-                if i in self.observing:
-                    return i
                 instruction = self.instructions[i]
+                if i in self.observing or instruction.flow == "call":
+                    return i
+                if _reads_local(instruction):
+                    work.append(_LOCAL)
                 work += (r for r in (*instruction.reads, instruction.guard) if r >= 0)
                 for branch in regions.get(self.block_of[i], ()):
                     work += self._deciding(branch)

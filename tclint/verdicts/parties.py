@@ -94,7 +94,7 @@ class Parties:
         return None if self._only_arrives(of.site) or number == self.threads else number
 
     def _is_signal(self, site: int) -> bool:
-        return site in self.signals.get(self._number(site), ())
+        return any(site in sites for sites in self.signals.values())
 
     def along(self, edge: Edge, threads: T.Threads) -> T.Threads:
         """Those of *threads* that may take *edge*."""
@@ -160,7 +160,7 @@ class Parties:
 
     def _incomplete(self, site: int, certificate: PartiesCertificate) -> str:
         """Why the one phase of a signal that *site* names may not be complete, or not be the only one; "" if it is."""
-        sites = self.signals[self._number(site) or 0]
+        sites = next(sites for sites in self.signals.values() if site in sites)
         parties = [self.party(each, certificate.reaching) for each in sites]
         counts = [self.whole.instructions[each].role("count") for each in sites]
         together = sum(party.bit_count() for party in parties)

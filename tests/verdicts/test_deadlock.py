@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
@@ -9,6 +11,8 @@ from tclint.verdicts import verdicts
 from tests.tools.collectives import ALL, ARRIVE, BARRIER, LANE, MMA, PARAMETER, SPIN, WAIT, WARP, branch, loop
 from tests.tools.support import kernel, last_kernel
 
+FOLDER = Path(__file__).parents[2] / "fixtures" / "waits"
+KERNELS = sorted(path.name.removesuffix(".ptx") for path in FOLDER.glob("*.ptx"))
 SIZE = ".reqntid 384"
 START = """ld.param.u32 %r9, [number];
 ld.param.u64 %rd1, [pointer];
@@ -55,6 +59,20 @@ over:
 CIRCULAR = THERE_AND_BACK.replace(
     "bar.arrive 1, 384;\nbar.sync 2, 384;", "bar.sync 2, 384;\nbar.arrive 1, 384;"
 )
+LOCAL = f"""{{
+.local .b32 bound, at;
+st.local.b32 [bound], %r9;
+poll:
+{READ}
+st.local.b32 [bound], VALUE;
+ld.local.b32 %r11, [at];
+add.s32 %r11, %r11, 1;
+st.local.b32 [at], %r11;
+ld.local.b32 %r12, [bound];
+setp.lt.s32 %p7, %r11, %r12;
+@%p7 bra poll;
+{BARRIER}
+}}"""
 
 PROVED = {
     "a barrier": BARRIER,
@@ -73,6 +91,7 @@ PROVED = {
         READ, f"{SOMETIMES.replace(NEXT, 'add.s32 %r11, %r11, 1;')}\n{COUNTED}\n{BARRIER}"
     ),
     "a loop over constant data": polled("ld.global.nc.b32 %r8, [%rd1];") + f"\n{BARRIER}",
+    "a counter in local memory": LOCAL.replace("VALUE", "%r9"),
     "a loop of a bound that was loaded before": f"{READ}\n{polled('', COUNTED.replace('%r9', '%r8'))}\n{MMA}",
     "a test of an mbarrier, once": f"mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r30], 0;\n{BARRIER}",
     "a loop that lanes leave together": polled(
@@ -92,6 +111,11 @@ UNKNOWN = {
     "an mbarrier": SPIN,
     "a flag": polled("ld.acquire.gpu.global.b32 %r8, [%rd1];") + f"\n{BARRIER}",
     "a lock": polled("atom.global.cas.b32 %r8, [%rd1], 0, 1;"),
+    "a bound in local memory that data change": LOCAL.replace("VALUE", "%r8"),
+    "a bound in local memory that data may change": LOCAL.replace("st.local.b32 [bound], VALUE", "st.b32 [%rd2], %r8"),
+    "a bound in local memory that is changed for data": LOCAL.replace(
+        "st.local.b32 [bound], VALUE", "setp.eq.s32 %p8, %r8, 0;\n@%p8 st.local.b32 [bound], %r9"
+    ),
     "a flag that is kept in local memory": "{\n.local .b32 seen;\n"
     + polled(f"{READ}\nst.local.b32 [seen], %r8;\nld.local.b32 %r8, [seen];")
     + "\n}",
@@ -155,3 +179,15 @@ def test_a_callee_that_polls_is_not_known_to_return(body: str) -> None:
     load = "poll:\nld.volatile.global.b32 %r8, [%rd1];\nsetp.ne.s32 %p7, %r8, 0;\n@%p7 bra poll;"
     callee = f".func waits()\n{{\n.reg .pred %p<9>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<3>;\n{load}\nret;\n}}"
     assert deadlock(f"{body}\ncall waits;", functions=(callee,)).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_that_are_right_are_proved_and_their_flawed_twins_are_not(name: str) -> None:
+    model = last_kernel((FOLDER / f"{name}.ptx").read_text(), header="")
+    (found,) = verdicts(model, only=[HazardClass.DEADLOCK])
+    assert found.status is (Status.UNKNOWN if name.endswith(".bad") else Status.PROVED), found.reasons
+
+
+def test_each_kernel_has_a_flawed_twin() -> None:
+    right = {name for name in KERNELS if not name.endswith(".bad")}
+    assert right == {name.split(".")[0] for name in KERNELS if name.endswith(".bad")}
