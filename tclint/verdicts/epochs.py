@@ -31,8 +31,10 @@ began it with the same number. So epochs that began with different ones are diff
 accesses of one epoch are compared for the numbers that the counters have at each: the stage of a double buffer, the
 distance of a reduction. Several certificates, with other counters, may prove the pairs of one kernel.
 
-**Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending. Where they are is
-what the counters said when it was issued.
+**Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending, and those of a
+``wgmma`` or of a bulk group read until the thread has waited for it. Where they are is what the counters said when it was issued.
+An access through the async proxy needs a proxy fence after what threads have accessed before through the generic one
+(:mod:`tclint.verdicts.meetings`); when it is complete, a fence is implied (9.7.9.25.2, 9.7.15.4).
 
 **Mbarriers.** An operation on an mbarrier is an access of its bytes like any other, but what two of them do to each other is
 the class of mbarriers. What phases track is ordered as :mod:`tclint.verdicts.phases` and :mod:`tclint.verdicts.meetings` say:
@@ -54,17 +56,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.analyses.in_flight import Pending
+from tclint.analyses.in_flight import Pending, Strict
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction
-from tclint.isa.accesses import Access as Made
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
+from tclint.isa.effects import GROUPED, Barrier, Engine
 from tclint.isa.special_registers import WARP
 from tclint.sync.operations import OPEN
-from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
+from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.meetings import Meetings
 from tclint.verdicts.phases import (
     NO_PHASES,
@@ -173,6 +174,8 @@ class MemoryAccess(NamedTuple):
     """Whether it is an operation on an mbarrier."""
     tracked: bool = False
     """Whether a phase of an mbarrier tracks it."""
+    fenced: bool = False
+    """Whether it needs a proxy fence after what other threads have accessed before: it is through the async proxy."""
 
 
 class AccessPair(NamedTuple):
@@ -269,14 +272,16 @@ def foreign(instruction: Instruction) -> str:
     effects = instruction.effects
     if any(a.object for a in found) and (effects.tracks or effects.begins or effects.commits):
         return "it arrives at an mbarrier later, and CTA barriers alone do not order that"
-    if any(a.later and not _copied(instruction, a) for a in found):
-        return "it accesses shared memory through the async proxy"
+    later = [a for a in found if a.later]
+    if (later and effects.begins not in GROUPED) or any(
+        a.writes and a.proxy is not Proxy.GENERIC for a in later
+    ):
+        return "what completes it is not known"
     if any(a.space is StateSpace.GENERIC for a in found):
         return "its generic address may be in shared memory"
     if not all(a.own for a in found):
         return "it may access the shared memory of another CTA"
-    allocates = effects.resource is Resource.TMEM_ALLOC
-    if any(not a.later and (allocates or not isinstance(a.extent, int)) for a in found):
+    if any(not a.later and not isinstance(a.extent, int) for a in found):
         return "which bytes of shared memory it accesses is not known"
     return ""
 
@@ -286,11 +291,6 @@ def untracked(site: int, instruction: Instruction, events: Container[int]) -> st
     if not tracked(instruction) or site in events:
         return ""
     return "it is not known that one thread executes it, at which mbarrier of the CTA it arrives, or which bytes it accesses"
-
-
-def _copied(instruction: Instruction, access: Made) -> bool:
-    """Whether the access is one of a copy for which the thread waits itself."""
-    return instruction.effects.begins in GENERIC_COPIES and access.proxy is Proxy.GENERIC
 
 
 def access(site: int, instruction: Instruction) -> MemoryAccess | None:
@@ -303,7 +303,9 @@ def access(site: int, instruction: Instruction) -> MemoryAccess | None:
         data = [a for a in found if not a.object]
         return MemoryAccess(site, any(a.writes for a in data or found), object=not data, tracked=True)
     atomic = writes and not object and not all(a.writes for a in found)
-    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found), object)
+    later, rows = any(a.later for a in found), any(a.rows for a in found)
+    fenced = any(a.proxy is not Proxy.GENERIC for a in found)
+    return MemoryAccess(site, writes, atomic, later, rows, object, fenced=fenced)
 
 
 class Space(NamedTuple):
@@ -323,7 +325,7 @@ class Space(NamedTuple):
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, arrival, wait: True)
+SHARED = Space(GROUPED, foreign, access, lambda instructions, block, arrival, wait: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -427,10 +429,11 @@ class Walk:
         self.meetings = Meetings(graph, self.phases, levels.in_step, self._begins)
         self.order = sorted(graph.reached((0,)))
         sites = [i for b in self.order for i in graph.blocks[b]]
-        self.transfer = CompletionTransfer(function, space.groups, sites)
+        self.transfer = Strict(function, space.groups, sites, sources=True)
         found = ((i, space.access(i, self.instructions[i])) for i in sites)
         self.accesses: dict[int, MemoryAccess] = {i: each for i, each in found if each is not None}
         """The reachable accesses, by instruction."""
+        self._by_proxies = any(each.tracked or each.fenced for each in self.accesses.values())
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
         marked = marked | self.meetings.at.keys() | set(questions.phases.fences)
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
@@ -457,6 +460,8 @@ class Walk:
                     begun = Since(i, (), s.now, s.now)
                     after[begun] = reached.joined(after.get(begun))
                 self._pend(after)
+                for s, reached in after.items():
+                    self.meetings.begins((s.start, s.begun), {(p.site, at) for p, at in reached.pending})
                 epoch = {**epoch, **after} if self.instructions[i].guard >= 0 else after
         for i in self.meetings.last.get(b, ()):
             epoch = self._issue(i, epoch)
@@ -482,7 +487,7 @@ class Walk:
         if self.instructions[site].guard >= 0:
             return epoch
         return {
-            s: r._replace(known=self.phases.fenced(r.known, {each.site for each, _ in r.pending}))
+            s: r._replace(known=self.phases.fenced(r.known, {(p.site, at) for p, at in r.pending}))
             for s, r in epoch.items()
         }
 
@@ -521,8 +526,8 @@ class Walk:
             at.passed.add(s.passed)
             if access.later:
                 self._later.setdefault(site, {}).setdefault((s.start, s.begun), set()).add(s.now)
-            if self.ask.phases.events:
-                known = self.meetings.accessed(site, (s.start, s.begun), reached.known, s.now)
+            if self._by_proxies:
+                known = self.meetings.accessed(access, (s.start, s.begun), reached.known, s.now)
                 after[s] = reached._replace(known=known)
         return after
 
@@ -601,7 +606,7 @@ class Walk:
         return frozenset(found)
 
     def apart(self, pair: AccessPair) -> bool:
-        """Whether two accesses, one of which a phase tracks, have no byte in common wherever they meet."""
+        """Whether two accesses, one of them through the async proxy, have no byte in common wherever they meet."""
         counters = self.certificate.counters
         met = sorted(self.meetings.of(*pair))
         return all(self.ask.phases.apart(pair.first, a, pair.then, b, counters) for a, b in met)
@@ -744,6 +749,8 @@ def _holds(walk: Walk, pair: AccessPair, claimed: Discharge, levels: Levels) -> 
             Discharge.DISJOINT,
         )
         return there and walk.apart(pair)
+    if not walk.apart(pair):
+        return False
     if claimed is Discharge.BARRIER:
         return walk.separated(pair)
     if claimed is Discharge.ATOMIC:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
-from tclint.isa.effects import Exchange
+from tclint.isa.effects import Exchange, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import CollectiveResult, Unmodelled
@@ -41,7 +41,11 @@ class Lanes:
         """The bits of the lane number under which what a store writes is invariant, one bit for each."""
         instruction = self.instructions[site]
         match = instruction.match
-        if match is None or match.form.name.split(".")[0] != "st" or not self.together(self.block_of[site]):
+        if match is None or not self.together(self.block_of[site]):
+            return 0
+        if instruction.effects.resource is Resource.TMEM_ALLOC:
+            return EVERY_BIT  # the warp stores one address
+        if match.form.name.split(".")[0] != "st":
             return 0
         source = instruction.named("b")
         if isinstance(source, Immediate):

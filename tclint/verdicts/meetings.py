@@ -5,6 +5,8 @@ Two threads that have passed the same CTA barrier last may be anywhere before th
 - what a thread accesses while the operation is underway for it (:mod:`tclint.verdicts.phases`); or, through the generic proxy,
   while it is stale;
 - what a thread accesses before it passes the position of the operation in the same epoch: the issuing thread may be ahead;
+- what a thread accesses later, such as by a ``cp.async``, and has not waited for when the epoch begins in which the operation is
+  issued;
 - what a thread has accessed through the generic proxy in an earlier epoch, with no proxy fence since on some path: by that
   thread, or by the one that issues the operation. When an epoch begins, what is unfenced for one thread is for all.
 
@@ -14,8 +16,9 @@ issues the later one has itself waited for the earlier one otherwise, or a barri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from tclint.verdicts.checker import Graph
 from tclint.verdicts.phases import Known, Numbers, Phases, positions
@@ -25,6 +28,22 @@ __all__ = ["Meetings"]
 Begun = tuple[int, Numbers]
 """An epoch: where it began, and the counters there."""
 Met = set[tuple[Numbers, Numbers]]
+
+
+class Executed(Protocol):
+    """An access that no mbarrier tracks."""
+
+    @property
+    def site(self) -> int:
+        """The instruction."""
+
+    @property
+    def fenced(self) -> bool:
+        """Whether it is through the async proxy, and needs a proxy fence after what is through the generic one."""
+
+    @property
+    def object(self) -> bool:
+        """Whether it is an operation on an mbarrier, which needs no proxy fence here."""
 
 
 class Meetings:
@@ -47,6 +66,7 @@ class Meetings:
         self._met: dict[tuple[int, int], Met] = {}
         self._issued: dict[int, dict[Begun, set[Numbers]]] = {}
         self._executed: dict[int, dict[Begun, set[Numbers]]] = {}
+        self._carried: dict[int, dict[Begun, set[Numbers]]] = {}
         self._following: dict[int, frozenset[int]] = {}
 
     @property
@@ -54,22 +74,36 @@ class Meetings:
         """The events that all threads pass somewhere."""
         return frozenset((*self.at, *(site for sites in self.last.values() for site in sites)))
 
-    def accessed(self, site: int, epoch: Begun, known: Known, now: Numbers) -> Known:
-        """Notes an access through the generic proxy, and returns what is known after it."""
+    def accessed(self, access: Executed, epoch: Begun, known: Known, now: Numbers) -> Known:
+        """Notes an access that no mbarrier tracks, and returns what is known after it."""
         for each in known.underway:
-            self._met.setdefault((each.site, site), set()).add((each.at, now))
-        self._executed.setdefault(site, {}).setdefault(epoch, set()).add(now)
-        return known._replace(unfenced=known.unfenced | {(site, now)})
+            if not (each.stale and access.fenced):
+                self._met.setdefault((each.site, access.site), set()).add((each.at, now))
+        self._executed.setdefault(access.site, {}).setdefault(epoch, set()).add(now)
+        if access.fenced:
+            self._unfenced(access.site, known, now)
+        elif not access.object:
+            return known._replace(unfenced=known.unfenced | {(access.site, now)})
+        return known
+
+    def _unfenced(self, site: int, known: Known, now: Numbers) -> None:
+        """Notes what no fence separates from an access through the async proxy."""
+        for access, at in known.unfenced:
+            self._met.setdefault((access, site), set()).add((at, now))
 
     def issued(self, site: int, epoch: Begun, known: Known, now: Numbers) -> Known:
         """Notes that threads pass an event, and returns what is known after it."""
         for each in known.underway:
             if not each.stale:
                 self._met.setdefault((each.site, site), set()).add((each.at, now))
-        for access, at in known.unfenced:
-            self._met.setdefault((access, site), set()).add((at, now))
+        self._unfenced(site, known, now)
         self._issued.setdefault(site, {}).setdefault(epoch, set()).add(now)
         return self.phases.issued(known, site, now)
+
+    def begins(self, epoch: Begun, pending: Iterable[tuple[int, Numbers]]) -> None:
+        """Notes what may be pending when an epoch begins, and what threads wait for themselves, each at another time."""
+        for site, at in pending:
+            self._carried.setdefault(site, {}).setdefault(epoch, set()).add(at)
 
     def epochs(self, site: int) -> AbstractSet[Begun]:
         """The epochs in which an event is passed, or an access executed."""
@@ -83,12 +117,14 @@ class Meetings:
         return found | {(here, there) for there, here in self._early(then, first)}
 
     def _early(self, operation: int, access: int) -> Iterator[tuple[Numbers, Numbers]]:
-        """Where an access meets an operation which the thread that accesses has not yet passed in their epoch."""
-        if operation not in self._issued or operation not in self._ahead(access):
-            return
-        for epoch, numbers in self._executed.get(access, {}).items():
-            for here in self._issued[operation].get(epoch, ()):
-                yield from ((here, there) for there in numbers)
+        """Where an access meets an operation which the thread that accesses has not yet passed in their epoch, or before which
+        it may not have waited."""
+        issued = self._issued.get(operation, {})
+        ahead = issued and access in self._executed and operation in self._ahead(access)
+        for found in (self._executed.get(access, {}) if ahead else {}, self._carried.get(access, {})):
+            for epoch, numbers in found.items():
+                for here in issued.get(epoch, ()):
+                    yield from ((here, there) for there in numbers)
 
     def _ahead(self, site: int) -> frozenset[int]:
         """The events that a thread may pass after an instruction, in the same epoch."""

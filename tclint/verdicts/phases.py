@@ -248,9 +248,10 @@ class Phases:
         parities = {(each, p ^ 1 if each == on else p) for each, p in known.parities}
         return known._replace(underway=known.underway - mine | stale, parities=frozenset(parities))
 
-    def fenced(self, known: Known, pending: Collection[int]) -> Known:
-        """What is known after a proxy fence, where the copies *pending* may not be complete."""
+    def fenced(self, known: Known, pending: Collection[tuple[int, Numbers]]) -> Known:
+        """What is known after a proxy fence, where the copies *pending* may not be complete, each with the counters when it was
+        issued."""
         return known._replace(
             underway=frozenset(each for each in known.underway if not each.stale),
-            unfenced=frozenset(each for each in known.unfenced if each[0] in pending),
+            unfenced=known.unfenced.intersection(pending),
         )

@@ -364,9 +364,10 @@ class SharedOrder:
 
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
-        if not (self.uniform.by_index and self.across.disjoint(a, b, view)):
+        needed = self.across.bytes.assumptions(a.site) | self.across.bytes.assumptions(b.site)
+        if not (self.uniform.by_index and needed <= self.assume and self.across.disjoint(a, b, view)):
             return False
-        self.assumed |= self.uniform.of_index
+        self.assumed |= self.uniform.of_index | needed
         return True
 
     def _discharge(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
@@ -374,6 +375,8 @@ class SharedOrder:
         self.model.pause()
         if walk.tracks(pair):
             return self._tracked(walk, pair, cheap=cheap)
+        if walk.meetings.of(*pair) and (cheap or not walk.apart(pair)):
+            return None
         if walk.separated(pair):
             return Discharge.BARRIER
         if walk.both_atomic(pair):
@@ -401,7 +404,7 @@ class SharedOrder:
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
-        if walk.tracks(pair):
+        if walk.tracks(pair) or walk.meetings.of(*pair):
             return f"it may meet a {name} that is underway, or no proxy fence separates the two"
         view = next(walk.views(pair, self._levels[walk.certificate.between]))
         for site in pair:

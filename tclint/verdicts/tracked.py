@@ -21,7 +21,7 @@ from tclint.verdicts.epochs import Counters, Numbers
 from tclint.verdicts.matrices import ranges
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
-from tclint.verdicts.phases import NO_PHASES, Event, Kind, Location, PhaseQuestions, tracked
+from tclint.verdicts.phases import Event, Kind, Location, PhaseQuestions, tracked
 
 __all__ = ["Tracked"]
 
@@ -56,8 +56,6 @@ class Tracked:
     @cached_property
     def questions(self) -> PhaseQuestions:
         """What the checker asks."""
-        if not self.events:
-            return NO_PHASES
         return PhaseQuestions(
             self.events,
             frozenset(self._own.values()),
@@ -106,6 +104,7 @@ class Tracked:
         assert match is not None
         address = self.model.value(site, "destination")
         known = self.model.instruction(site).role("part") is None and self.bytes(site) is not None
+        known = known and bool(match.form.roles.keys() & {"bytes", "tensormap"})
         if match.multicast or match.of_pair or address is None or not known or not self._here(address):
             return None
         if match.form.roles.get("bytes") is None:

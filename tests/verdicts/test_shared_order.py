@@ -475,7 +475,7 @@ def test_reasons_name_what_is_not_known() -> None:
         ("a neighbour without a barrier", "no CTA barrier separates"),
         ("a loaded offset", "depends on memory"),
         ("an mbarrier that copies signal", "mbarrier"),
-        ("the async proxy", "async proxy"),
+        ("the async proxy", "no CTA barrier separates"),
         ("a generic address", "generic address"),
         ("a call", "which is not inlined"),
     ):
