@@ -25,7 +25,7 @@ from tclint.values.nodes import (
 )
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "Source", "depends_on", "disjoint", "global_operands", "origins"]
+__all__ = ["GlobalMemory", "Source", "addressed", "depends_on", "disjoint", "global_operands", "origins"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
@@ -77,7 +77,7 @@ def origins(model: Kernel, site: Site, verb: str) -> frozenset[int]:
     of halves derives from its lower half. Empty if the addresses derive from anything else.
     """
     values = model.values
-    work = [(address, _POINTER) for address, _ in _addressed(model, site, verb)]
+    work = [(address, _POINTER) for address, _ in addressed(model, site, verb)]
     found, seen = set[int](), set[int]()
     while work:
         address, size = work.pop()
@@ -127,7 +127,7 @@ def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, i
         yield node.address, _POINTER
 
 
-def _addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]]:
+def addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]]:
     """The addresses in global memory that *site* reads or writes, with the bytes from each on; 0 if unknown."""
     instruction = model.instruction(site)
     names = () if instruction.match is None else global_operands(instruction.match, verb)
@@ -144,7 +144,7 @@ def disjoint(model: Kernel, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
 
     Two words of a structure are disjoint whichever element of an array of such structures each thread accesses.
     """
-    here, there = (list(_addressed(model, site, verb)) for site, verb in ((a, verb_a), (b, verb_b)))
+    here, there = (list(addressed(model, site, verb)) for site, verb in ((a, verb_a), (b, verb_b)))
     return bool(here and there) and all(_disjoint(model.values, one, two) for one in here for two in there)
 
 
