@@ -11,7 +11,7 @@ from math import prod
 
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.global_memory import addressed
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.effects import Order
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
@@ -20,12 +20,12 @@ from tclint.values.nodes import AddressOf, ParameterRead, SpecialRead, Value
 __all__ = ["stored_twice"]
 
 
-def stored_twice(model: KernelModel) -> T.Threads:
+def stored_twice(executed: ExecutionGuarantee) -> T.Threads:
     """The threads that store at a place of global memory that a thread before them stores to, in this CTA or in another one.
 
     Their positions alone decide where that is, and that they do.
     """
-    executed, found, seen = model.fact(ExecutionGuarantee), 0, set[tuple[Value, Value, T.Threads]]()
+    model, found, seen = executed.model, 0, set[tuple[Value, Value, T.Threads]]()
     for site in model.matching(lambda match: match.order is Order.WEAK):
         addresses = [address for address, _ in addressed(model, site, "write")]
         threads = model.views.context_of(site).threads & model.cta
@@ -39,7 +39,7 @@ def stored_twice(model: KernelModel) -> T.Threads:
     return found
 
 
-def _repeated(model: KernelModel, base: Value, index: Value, threads: T.Threads) -> T.Threads:
+def _repeated(model: Kernel, base: Value, index: Value, threads: T.Threads) -> T.Threads:
     """Those of *threads* that are at the place of an earlier one, if they store at *base* plus *index*."""
     values = model.values
     planes, strides = values.bit_slices(index), list(_strides(model, base))
@@ -57,7 +57,7 @@ def _repeated(model: KernelModel, base: Value, index: Value, threads: T.Threads)
     return found
 
 
-def _strides(model: KernelModel, base: Value) -> Iterator[int | None]:
+def _strides(model: Kernel, base: Value) -> Iterator[int | None]:
     """By how much *base* is apart in two CTAs that are neighbours along a dimension; None if that is not known."""
     for term, factor in model.values.linear(base)[0]:
         node = model.values.node(term)
@@ -67,8 +67,8 @@ def _strides(model: KernelModel, base: Value) -> Iterator[int | None]:
             yield None
 
 
-def _positions(model: KernelModel, index: Value) -> int:
-    """How many positions in the CTA *index* tells apart, if it is a sum of some; 0 if not, or the shape is unknown."""
+def _positions(model: Kernel, index: Value) -> int:
+    """How many positions in the CTA *index* distinguishes, if it is a sum of some; 0 if not, or the shape is unknown."""
     values, axes = model.values, set[int]()
     for term, _ in values.linear(index)[0]:
         node = values.node(term)

@@ -66,12 +66,16 @@ class SharedByWarps(SharedMemory):
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
-        beyond = self.model.fact(stored_twice) | cta + 1
+        beyond = self._stored_twice | cta + 1
         outside = reduce(
             or_, (self._outside(access) & threads for access, threads in self._by_the_last()), beyond
         )
         threads = (outside & -outside).bit_length() - 1
         return T.full(threads // WARP * WARP or threads)
+
+    @cached_property
+    def _stored_twice(self) -> int:
+        return stored_twice(self.model.fact(ExecutionGuarantee))
 
     def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""
@@ -91,7 +95,7 @@ class SharedByWarps(SharedMemory):
         store to the same address, in global memory not even those of two CTAs; and they read nothing that none of them
         stores.
         """
-        if self.model.fact(stored_twice) or self._reads_unstored():
+        if self._stored_twice or self._reads_unstored():
             return False
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):
