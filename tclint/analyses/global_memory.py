@@ -26,7 +26,7 @@ from tclint.values.nodes import (
 )
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "GlobalRanges", "Source", "depends_on", "global_operands", "origins"]
+__all__ = ["GlobalMemory", "GlobalRanges", "Source", "addressed", "depends_on", "global_operands", "origins"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
@@ -78,7 +78,7 @@ def origins(model: Kernel, site: Site, verb: str) -> frozenset[int]:
     of halves derives from its lower half. Empty if the addresses derive from anything else.
     """
     values = model.values
-    work = [(address, _POINTER) for address, _ in _addressed(model, site, verb)]
+    work = [(address, _POINTER) for address, _ in addressed(model, site, verb)]
     found, seen = set[int](), set[int]()
     while work:
         address, size = work.pop()
@@ -128,7 +128,7 @@ def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, i
         yield node.address, _POINTER
 
 
-def _addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]]:
+def addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]]:
     """The addresses in global memory that *site* reads or writes, with the bytes from each on; 0 if unknown."""
     instruction = model.instruction(site)
     names = () if instruction.match is None else global_operands(instruction.match, verb)
@@ -177,7 +177,7 @@ class GlobalRanges:
         """Where *site* reads or writes; empty if that is not known of every operand."""
         key = site, verb
         if key not in self._known:
-            found = [self._range(address, size) for address, size in _addressed(self._model, site, verb)]
+            found = [self._range(address, size) for address, size in addressed(self._model, site, verb)]
             self._known[key] = tuple(r for r in found if r is not None) if all(found) else ()
         return self._known[key]
 

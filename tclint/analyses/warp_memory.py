@@ -11,6 +11,7 @@ from functools import cached_property, reduce
 from math import gcd, prod
 from operator import or_
 
+from tclint.analyses.cta_stores import stored_twice
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarrier_addresses import may_leave
@@ -57,18 +58,24 @@ class SharedByWarps(SharedMemory):
 
     @cached_property
     def room(self) -> int:
-        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more.
+        """The threads that the kernel allows, up to the first one whose accesses are out of bounds, or that stores to global
+        memory where another one does: no launch has more.
 
         In whole warps, if it has room for one: an array with a margin has room for some threads of a warp that no launch has.
         """
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
+        beyond = self._stored_twice | cta + 1
         outside = reduce(
-            or_, (self._outside(access) & threads for access, threads in self._by_the_last()), cta + 1
+            or_, (self._outside(access) & threads for access, threads in self._by_the_last()), beyond
         )
         threads = (outside & -outside).bit_length() - 1
         return T.full(threads // WARP * WARP or threads)
+
+    @cached_property
+    def _stored_twice(self) -> int:
+        return stored_twice(self.model.fact(ExecutionGuarantee))
 
     def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""
@@ -85,9 +92,10 @@ class SharedByWarps(SharedMemory):
         """Whether the kernel may be meant for CTAs of this shape.
 
         All accesses of all threads are in bounds; where all threads store by their position in the CTA, no two of them
-        store to the same address; and they read nothing that none of them stores.
+        store to the same address, in global memory not even those of two CTAs; and they read nothing that none of them
+        stores.
         """
-        if self._reads_unstored():
+        if self._stored_twice or self._reads_unstored():
             return False
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):

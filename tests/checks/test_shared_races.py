@@ -6,6 +6,7 @@ import pytest
 
 from tclint.analyses.cta_shapes import in_all_launches
 from tclint.analyses.model import KernelModel
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.findings.scales import Confidence, Method
 from tests.tools.support import OWN_WORD, by_rule, kernel, lint, model, module
 
@@ -1460,3 +1461,57 @@ def test_no_shape_is_tried_where_a_barrier_is_between_any_two_accesses_to_a_vari
     tried = list[KernelModel]()
     assert not in_all_launches(kernel, (), lambda shaped, pairs: tried.append(shaped) or ())
     assert bool(tried) is shapes
+
+
+ROWS = """
+    .shared .align 4 .b8 tile[512];
+    ld.param.u64 %rd0, [pointer];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %tid.y;
+    mov.u32 %r2, %ntid.x;
+    mad.lo.s32 %r3, %r1, {row}, %r0;
+    mov.u32 %r4, %ctaid.x;
+    mad.lo.s32 %r5, %r4, {cta}, %r3;
+    mul.wide.s32 %rd2, %r5, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    shl.b32 %r6, %r3, 2;
+    mov.u32 %r7, tile;
+    add.s32 %r8, %r7, %r6;
+    st.shared.u32 [%r8], %r5;
+    bar.warp.sync -1;
+    setp.lt.s32 %p1, %r3, 16;
+    @%p1 bra first;
+    ld.shared.u32 %r5, [%r8+-64];
+first:
+    {guard} st.global.u32 [%rd3], %r5;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "cta", "guard", "reported"),
+    [
+        ("%r2", "32", "", False),  # thread 32 of one CTA would store where thread 0 of the next one does
+        ("%r2", "128", "", True),
+        ("%r2", "32", "@%p2", True),  # which threads store is not known
+        ("8", "32", "", False),
+        ("16", "32", "", False),
+        ("16", "128", "", True),
+    ],
+)
+def test_a_cta_has_no_more_threads_than_it_stores_words_of_its_own(
+    row: str, cta: str, guard: str, reported: bool
+) -> None:
+    body = ROWS.format(row=row, cta=cta, guard=guard)
+    guarded = "ld.global.u32 %r9, [%rd3];\nsetp.eq.s32 %p2, %r9, 1;\nfirst:"
+    body = body.replace("first:", guarded) if guard else body
+    report = lint(module(kernel(body, directives=""), header=HEADER))
+    assert ("SM001" in {f.rule.id for f in report.findings}) is reported
+
+
+@pytest.mark.parametrize(("cta", "threads"), [(32, 32), (48, 48), (2048, 1024)])
+def test_the_room_of_a_cta_ends_where_the_words_of_the_next_one_begin(cta: int, threads: int) -> None:
+    body = ROWS.replace("%tid.y", "0").format(row="0", cta=cta, guard="").replace("512", "8192")
+    room = model(body, directives="").fact(SharedByBound).room
+    assert room == (1 << threads // 32 * 32) - 1
