@@ -9,6 +9,16 @@ import click
 from tclint.commands import CLEAN
 from tclint.commands._common import Choice, write
 
+EXTRAS = {
+    "run": "numpy",
+    "capture": "nvidia-cuda-cupti",
+    "lsp": "pygls",
+    "mcp": "mcp",
+    "pytest": "pytest",
+    "docs": "zensical",
+}
+"""Extra -> the first distribution that it installs."""
+
 
 @click.command()
 @click.option(
@@ -24,7 +34,6 @@ def command(output_format: str) -> int:
     That is also the newest PTX ISA that is known, Python, the system, and the extras that are installed.
     """
     import platform
-    from importlib.util import find_spec
 
     from tclint._json import to_json
     from tclint._version import __version__
@@ -32,7 +41,6 @@ def command(output_format: str) -> int:
     from tclint.isa.target import KNOWN, dotted
     from tclint.report.formats.json import SCHEMA
 
-    extras = {"run": "numpy", "lsp": "pygls", "pytest": "pytest"}
     facts: dict[str, Any] = {
         "version": __version__,
         "ptx_isa": dotted(KNOWN),
@@ -40,7 +48,7 @@ def command(output_format: str) -> int:
         "json_schema": SCHEMA,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
-        "extras": [extra for extra, module in extras.items() if find_spec(module) is not None],
+        "extras": [extra for extra, needed in EXTRAS.items() if _installed(needed)],
     }
     if output_format == "json":
         write(to_json(facts))
@@ -52,3 +60,13 @@ def command(output_format: str) -> int:
             f"  extras:   {', '.join(facts['extras']) or 'none'}\n"
         )
     return CLEAN
+
+
+def _installed(distribution: str) -> bool:
+    from importlib import metadata
+
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
