@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "Rewrite kernels": ("format", "reduce"),
     "Look up": ("explain", "rules", "isa"),
     "For editors and programs": ("lsp", "mcp", "schema"),
-    "About tclint": ("version", "cache"),
+    "About tclint": ("version", "report", "cache"),
 }
 """Heading -> the commands below it."""
 _OTHER = "Other"

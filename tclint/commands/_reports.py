@@ -130,7 +130,7 @@ def _refuse_request(path: str) -> None:
     name, equals, file = path.partition("=")
     if equals and name.lower() in formats():
         raise OutputError(
-            f"{path!r} is no file name: --output {path} writes that report beside the one on standard output,"
+            f"{path!r} is not the name of a file: --output {path} writes that report beside the one on standard output,"
             f" and --output-format {name.lower()} -o {file or 'FILE'} in its place"
         )
 

@@ -33,15 +33,32 @@ def command(output_format: str) -> int:
 
     That is also the newest PTX ISA that is known, Python, the system, and the extras that are installed.
     """
+    from tclint._json import to_json
+    from tclint._version import __version__
+
+    found = facts()
+    if output_format == "json":
+        write(to_json(found))
+    else:
+        write(
+            f"tclint {__version__}\n"
+            f"  PTX ISA:  {found['ptx_isa']}, {found['rules']} rules\n"
+            f"  Python:   {found['python']}, {found['platform']}\n"
+            f"  extras:   {', '.join(found['extras']) or 'none'}\n"
+        )
+    return CLEAN
+
+
+def facts() -> dict[str, Any]:
+    """What decides how this tclint runs, as ``tclint version --output-format json`` has it."""
     import platform
 
-    from tclint._json import to_json
     from tclint._version import __version__
     from tclint.findings.rules import all_rules
     from tclint.isa.target import KNOWN, dotted
     from tclint.report.formats.json import SCHEMA
 
-    facts: dict[str, Any] = {
+    return {
         "version": __version__,
         "ptx_isa": dotted(KNOWN),
         "rules": len(all_rules()),
@@ -50,16 +67,6 @@ def command(output_format: str) -> int:
         "platform": platform.platform(),
         "extras": [extra for extra, needed in EXTRAS.items() if _installed(needed)],
     }
-    if output_format == "json":
-        write(to_json(facts))
-    else:
-        write(
-            f"tclint {__version__}\n"
-            f"  PTX ISA:  {facts['ptx_isa']}, {facts['rules']} rules\n"
-            f"  Python:   {facts['python']}, {facts['platform']}\n"
-            f"  extras:   {', '.join(facts['extras']) or 'none'}\n"
-        )
-    return CLEAN
 
 
 def _installed(distribution: str) -> bool:

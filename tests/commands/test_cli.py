@@ -25,6 +25,7 @@ from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.documents import prepare
 from tclint.syntax.source import Problem, Source, SourceError
+from tests.tools.command import invoke
 from tests.tools.findings import RULE, finding
 from tests.tools.project import ROOT
 
@@ -609,23 +610,23 @@ def test_an_unexpected_error_outside_a_file_prints_no_traceback(
     assert (code, err) == (2, "Error: internal error: RuntimeError: no page (TCLINT_DEBUG=1 shows where)\n")
 
 
-def test_explain_lists_the_rules_of_a_family(run: Run) -> None:
+def test_explain_lists_the_rules_of_a_family() -> None:
     family = [rule.id for rule in rules.all_rules().values() if rule.family == "wgmma"]
-    code, out, _ = run("explain", "wgmma")
+    code, out = invoke("explain", "wgmma")
     assert (code, re.findall(r"^WG\d+", out, re.MULTILINE)) == (0, family)
-    code, out, _ = run("explain", "WG001", "WGMMA", "--output-format", "json")
+    code, out = invoke("explain", "WG001", "WGMMA", "--output-format", "json")
     assert [document["id"] for document in json.loads(out)] == ["WG001", *family]
-    assert run("explain", "wgmna")[0] == 2
+    assert invoke("explain", "wgmna")[0] == 2
 
 
-def test_rules_of_a_family_and_all_pages(run: Run) -> None:
-    assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
-    table = run("rules", "suppression", "--output-format", "markdown")[1]
+def test_rules_of_a_family_and_all_pages() -> None:
+    assert [line[:5] for line in invoke("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    table = invoke("rules", "suppression", "--output-format", "markdown")[1]
     assert re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE) == ["SU001", "SU002"]
-    code, out, _ = run("explain", "--all", "--output-format", "json")
+    code, out = invoke("explain", "--all", "--output-format", "json")
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
-    assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
-    assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+    assert invoke("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
+    assert json.loads(invoke("schema")[1])["title"] == "Configuration of tclint-ptx"
 
 
 def test_the_short_page_of_a_rule(run: Run) -> None:
