@@ -20,7 +20,7 @@ from tclint.commands._signals import unwound_by_signals
 
 
 class _Commands(click.Group):
-    """The commands. For a file name instead of a command, the error suggests ``tclint check``."""
+    """The commands. For the name of a file instead of a command, the error suggests ``tclint check``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return commands.names()
@@ -33,10 +33,22 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            if os.path.exists(name):
+            if os.path.exists(name) or os.path.splitext(name)[1] or os.sep in name:
                 raise usage(f"no such command '{name}'; did you mean tclint check {name}?")
             raise click.UsageError(f"No such command {name!r}.{_suggestion(name)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands in groups, by what a user wants to do."""
+        from tclint.commands._help import COMMANDS, grouped
+
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        shown = {name: command for name, command in found if command is not None and not command.hidden}
+        limit = formatter.width - 6 - max(map(len, shown))
+        rows = ((name, (name, command.get_short_help_str(limit))) for name, command in shown.items())
+        for title, listed in grouped(rows, COMMANDS):
+            with formatter.section(title):
+                formatter.write_dl(listed, col_max=max(map(len, shown)))
 
 
 def _suggestion(name: str) -> str:

@@ -110,6 +110,8 @@ class Output:
 
         own = [] if self.output_file is None else [(self.output_file, self.output_format)]
         try:
+            if self.output_file is not None:
+                _refuse_request(self.output_file)
             requests = [*map(_request, self.outputs), *own]
             refuse([path for path, _ in requests], inputs)
         except OutputError as error:
@@ -119,6 +121,18 @@ class Output:
     def mergeable(self, files: Mapping[str, str]) -> bool:
         """Whether a report, on standard output or in *files*, is one that tclint merge reads."""
         return not _OF_PARTS.isdisjoint((self.output_format, *files.values()))
+
+
+def _refuse_request(path: str) -> None:
+    """Raises OutputError for a file name that is meant for ``--output``."""
+    from tclint._write import OutputError
+
+    name, equals, file = path.partition("=")
+    if equals and name.lower() in formats():
+        raise OutputError(
+            f"{path!r} is not the name of a file: --output {path} writes that report beside the one on standard output,"
+            f" and --output-format {name.lower()} -o {file or 'FILE'} in its place"
+        )
 
 
 def _request(text: str) -> tuple[str, str]:

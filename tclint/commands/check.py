@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -56,12 +57,20 @@ _CONTRADICTIONS = (
 
 
 class _Check(SettingsCommand):
-    """With ``--compile``, what follows ``--`` belongs to nvcc."""
+    """With ``--compile``, what follows ``--`` belongs to nvcc. An option of nvcc in front of it is named in the error."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--compile" in args and "--" in args else len(args)
         ctx.meta[_NVCC] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
+        own = args[:end]
+        try:
+            return super().parse_args(ctx, [*own])  # which takes words out of it
+        except click.NoSuchOption as error:
+            for word in own:
+                if word.startswith(error.option_name) and re.match(r"-[a-zA-Z]{2}", word):
+                    wanted = f"tclint check --compile kernel.cu -- {word}"
+                    raise usage(f"no such option {word}; those of nvcc follow '--': {wanted}") from None
+            raise
 
 
 @click.command(cls=_Check)

@@ -17,7 +17,7 @@ from tclint.commands._common import (
 )
 
 
-@click.command()
+@click.command(hidden=True)
 @click.argument("stage", type=Choice(("tree", "ir", "cfg", "states")))
 @click.argument("file")
 @click.option("--dot", is_flag=True, help="Print a graph for Graphviz.")

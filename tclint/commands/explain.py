@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +16,9 @@ from tclint.commands._common import Choice, at, complete_rules, only_source, usa
 if TYPE_CHECKING:
     from tclint.findings.rules import Rule
     from tclint.isa.diagnostics import Diagnostic
+
+    _Named = Rule | Diagnostic | tuple[Rule, ...]
+    """What a word stands for: one of them, or the rules of a family."""
 
 
 @click.command()
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--short", is_flag=True, help="Show only what a rule finds and what to write instead.")
 def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool) -> int:
-    """Show the documentation of RULE, an id such as WG001 or a name.
+    """Show the documentation of RULE, an id such as WG001 or a name. For a family, such as wgmma, its rules are listed.
 
     RULE may also be a code that ptxas prints, such as C7510, or an error of the CUDA driver, by number or name, such as
     222 or CUDA_ERROR_MISALIGNED_ADDRESS: what it means, what causes it, and which rules look for that.
@@ -53,17 +56,17 @@ def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool
     return max((_places(found, kernel) for kernel in kernels), default=CLEAN)
 
 
-def _named(words: Sequence[str], every: bool) -> tuple[list[Rule | Diagnostic], list[str]]:
-    """The rules and diagnostics that *words* name, and the files after them."""
+def _named(words: Sequence[str], every: bool) -> tuple[list[_Named], list[str]]:
+    """The rules, families and diagnostics that *words* name, and the files after them."""
     from tclint.findings.rules import UnknownRule, all_rules, find
     from tclint.isa.diagnostics import diagnostic, diagnostics
 
     if every:
         return list(all_rules().values()), []
-    found: list[Rule | Diagnostic] = []
+    found: list[_Named] = []
     kernels: list[str] = []
     for word in words:
-        known = diagnostic(word)
+        known = diagnostic(word) or tuple(r for r in all_rules().values() if r.family == word.lower())
         try:
             found.append(known or find(word))
         except UnknownRule as error:
@@ -79,7 +82,13 @@ def _named(words: Sequence[str], every: bool) -> tuple[list[Rule | Diagnostic], 
     return found, kernels
 
 
-def _pages(found: Sequence[Rule | Diagnostic], output_format: str, short: bool) -> str:
+def _each(found: Sequence[_Named]) -> Iterator[Rule | Diagnostic]:
+    """The rules of families among the others."""
+    for one in found:
+        yield from one if isinstance(one, tuple) else (one,)
+
+
+def _pages(found: Sequence[_Named], output_format: str, short: bool) -> str:
     from tclint._json import to_json
     from tclint.findings.rules import Rule
     from tclint.inspect import diagnostics as codes
@@ -87,10 +96,15 @@ def _pages(found: Sequence[Rule | Diagnostic], output_format: str, short: bool) 
 
     if output_format == "json":
         return to_json(
-            [texts.rule_json(one) if isinstance(one, Rule) else codes.diagnostic_json(one) for one in found]
+            [
+                texts.rule_json(one) if isinstance(one, Rule) else codes.diagnostic_json(one)
+                for one in _each(found)
+            ]
         )
     page = [
-        (texts.rules_short((one,), width()) if short else texts.rules_markdown((one,)))
+        texts.rule_list(one, width())
+        if isinstance(one, tuple)
+        else (texts.rules_short((one,), width()) if short else texts.rules_markdown((one,)))
         if isinstance(one, Rule)
         else (codes.diagnostic_short(one) if short else codes.diagnostic_markdown(one))
         for one in found
@@ -98,7 +112,7 @@ def _pages(found: Sequence[Rule | Diagnostic], output_format: str, short: bool) 
     return "\n".join(page)
 
 
-def _places(found: Sequence[Rule | Diagnostic], kernel: str) -> int:
+def _places(found: Sequence[_Named], kernel: str) -> int:
     """Writes what the rules of *found* report in a file, and which driver it needs, if that is asked; returns the exit code.
     Raises ClickException."""
     from tclint.api import check_paths
@@ -108,7 +122,7 @@ def _places(found: Sequence[Rule | Diagnostic], kernel: str) -> int:
 
     rules: list[str] = []
     lines: list[str] = []
-    for one in found:
+    for one in _each(found):
         if isinstance(one, Rule):
             rules.append(one.id)
         elif one.code != UNSUPPORTED_VERSION:  # its rule compares the version with a toolkit

@@ -49,8 +49,8 @@ _DSL = pattern(rb"^\s*(?:import|from)\s+(triton|cutlass)\b", re.MULTILINE)
 
 def walk(
     folder: str, left_out: Callable[[str], bool], failed: Callable[[OSError], None]
-) -> Iterator[tuple[str, list[str]]]:
-    """Each folder that is searched, and the names of the files in it, both in order.
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder that is searched, the names of the files in it, and of those that git ignores, all in order.
 
     *left_out* decides about a folder below *folder*, and *failed* is called for one that cannot be read.
     """
@@ -64,7 +64,8 @@ def walk(
             for name, path in paths.items()
             if not (name in SKIPPED or name.startswith(".") or path in ignored or left_out(path))
         ]
-        yield parent, [name for name in sorted(names) if os.path.join(parent, name) not in ignored]
+        out = [name for name in sorted(names) if os.path.join(parent, name) in ignored]
+        yield parent, sorted({*names} - {*out}), out
 
 
 def _ignored(folder: str) -> set[str]:
@@ -151,17 +152,18 @@ def contents(folder: str) -> Iterator[str]:
     for kind, command in _COMMANDS.items():
         if kind in first:
             shown = os.path.normpath(first[kind])
-            where = os.path.dirname(shown) or os.curdir
+            inside = os.path.relpath(shown, folder).split(os.sep)[:-1]
+            top = os.path.normpath(os.path.join(folder, *inside[:1], "**", "*.ptx"))
             others = f" and {number[kind] - 1} more" if number[kind] > 1 else ""
-            yield f"{shown}{others}: {command.format(path=shown, folder=where, named=os.path.normpath(folder))}"
+            yield f"{shown}{others}: {command.format(path=shown, all=top, named=os.path.normpath(folder))}"
 
 
 _PTX, _SOURCE, _CONTAINER = "ptx", "source", "container"
 _COMMANDS = {
-    _PTX: "tclint check {folder}",
+    _PTX: "tclint check '{all}'",  # a pattern names files, also those that git ignores
     _SOURCE: "tclint check --compile {named}",
     "triton": "run it, then tclint check ~/.triton/cache",
-    "cutlass": "run it with CUTE_DSL_KEEP_PTX=1, then tclint check the folder with its PTX",
+    "cutlass": "run it with CUTE_DSL_KEEP_PTX=1, then tclint check *.ptx",
     _CONTAINER: "tclint check {path}",
 }
 """Kind of a file -> what checks it, in the order in which they are named."""

@@ -73,11 +73,19 @@ class Exclusions:
         self.paths: set[str] = set()
         self.times = 0
         self.empty: list[str] = []
+        self.ignored: list[str] = []
+        """Files of PTX that git ignores, in folders that it does not."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to say of the folders that have nothing to check."""
-        return tuple(f"warning: {folder}: {nothing_in(folder)}" for folder in self.empty)
+        """What to say of the folders that have nothing to check, and of PTX that is left out beside other files."""
+        notes = [f"warning: {folder}: {nothing_in(folder)}" for folder in self.empty]
+        if self.ignored and not self.empty:
+            others = f" and {len(self.ignored) - 1} more" if len(self.ignored) > 1 else ""
+            notes.append(
+                f"note: {self.ignored[0]}{others}: ignored by git and not checked; name what to check"
+            )
+        return tuple(notes)
 
     def wanted(self, path: str) -> bool:
         """Whether a file in a folder is PTX by its name, or matches ``include`` and may have PTX in it: in a language of
@@ -283,7 +291,8 @@ def _readable(path: str) -> bool:
 def _walk(folder: str, exclusions: Exclusions) -> Iterator[str]:
     """The files below a folder, and folders that cannot be read, so that reading them reports the error."""
     unreadable: list[str] = []
-    for parent, names in walk(folder, exclusions.found, lambda error: unreadable.append(error.filename)):
+    for parent, names, out in walk(folder, exclusions.found, lambda error: unreadable.append(error.filename)):
+        exclusions.ignored += [os.path.join(parent, name) for name in out if name.lower().endswith(SUFFIXES)]
         paths = (os.path.join(parent, name) for name in names)
         # isfile() excludes FIFOs, which would block.
         yield from (

@@ -59,10 +59,12 @@ class Reduction:
         self.minimal = False
         """Whether no single statement can be taken out of the text."""
 
-    def run(self) -> None:
-        """Reduces the text as far as possible. Raises Spent."""
+    def run(self, *, whole: bool = False) -> None:
+        """Reduces the text as far as possible; with *whole*, what functions are left are whole. Raises Spent."""
         self._whole(normal, _plain(without_debug_data), _plain(without_comments), formatted)
         self._take(Units.top)
+        if whole:
+            return
         blocks = self._take(Units.blocks)
         self._take(Units.each, chunks=blocks)
         while self._sweep() or self._simplify():

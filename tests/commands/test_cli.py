@@ -18,13 +18,14 @@ import pytest
 from tclint import commands
 from tclint._version import __version__
 from tclint.commands import _cli
-from tclint.commands._help import GROUPS
+from tclint.commands._help import COMMANDS, GROUPS
 from tclint.driver.inputs import inputs
 from tclint.findings import rules
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.documents import prepare
 from tclint.syntax.source import Problem, Source, SourceError
+from tests.tools.command import invoke
 from tests.tools.findings import RULE, finding
 from tests.tools.project import ROOT
 
@@ -387,13 +388,50 @@ def test_every_heading_is_of_options_that_exist() -> None:
     assert set(named) <= known
 
 
+def test_every_visible_command_has_a_heading(run: Run) -> None:
+    found = {name: commands.load(name) for name in commands.names()}
+    visible = [name for name, command in found.items() if command is not None and not command.hidden]
+    assert sorted(name for names in COMMANDS.values() for name in names) == visible
+    assert len({*visible} - {"format", "reduce"}) <= 22
+    out = run("--help")[1]
+    headings = [line[:-1] for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options", *COMMANDS]
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")][4:] == [
+        name for names in COMMANDS.values() for name in names
+    ]
+
+
 def test_a_file_is_not_a_command(run: Run) -> None:
-    write(a="fine")
-    code, _, err = run("a.ptx")
-    assert (code, err.splitlines()[-1]) == (
-        2,
-        "Error: no such command 'a.ptx'; did you mean tclint check a.ptx?",
-    )
+    Path("folder").mkdir()
+    for name in ("a.ptx", "out/b", "folder"):  # the first two do not exist
+        code, _, err = run(name)
+        assert (code, err.splitlines()[-1]) == (
+            2,
+            f"Error: no such command '{name}'; did you mean tclint check {name}?",
+        )
+    code, _, err = run("chekc")
+    assert (code, err.splitlines()[-1]) == (2, "Error: No such command 'chekc'. Did you mean 'check'?")
+
+
+def test_an_option_of_nvcc_without_the_hyphens_before_it_has_a_hint(run: Run) -> None:
+    for words in (["k.cu", "-arch=sm_90a"], ["--compile", "k.cu", "-gencode", "arch=compute_90a"]):
+        code, _, err = run("check", *words)
+        option = next(word for word in words if re.match("-[a-z]", word))
+        assert code == 2
+        assert f"no such option {option}; those of nvcc follow '--'" in err
+        assert f"tclint check --compile kernel.cu -- {option}" in err
+    code, _, err = run("check", "--archh", "x")
+    assert (code, "nvcc" in err) == (2, False)
+
+
+def test_a_report_in_place_of_a_file_name_is_refused(run: Run) -> None:
+    write(a="error")
+    code, _, err = run("check", "a.ptx", "-o", "sarif=x.sarif")
+    assert (code, Path("sarif=x.sarif").exists()) == (2, False)
+    assert "--output sarif=x.sarif" in err
+    assert "--output-format sarif -o x.sarif" in err
+    assert run("check", "a.ptx", "-o", "size=1.txt")[0] == 1
+    assert Path("size=1.txt").exists()
 
 
 def test_a_configuration_cannot_steer_the_terminal(run: Run) -> None:
@@ -572,14 +610,23 @@ def test_an_unexpected_error_outside_a_file_prints_no_traceback(
     assert (code, err) == (2, "Error: internal error: RuntimeError: no page (TCLINT_DEBUG=1 shows where)\n")
 
 
-def test_rules_of_a_family_and_all_pages(run: Run) -> None:
-    assert [line[:5] for line in run("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
-    table = run("rules", "suppression", "--output-format", "markdown")[1]
+def test_explain_lists_the_rules_of_a_family() -> None:
+    family = [rule.id for rule in rules.all_rules().values() if rule.family == "wgmma"]
+    code, out = invoke("explain", "wgmma")
+    assert (code, re.findall(r"^WG\d+", out, re.MULTILINE)) == (0, family)
+    code, out = invoke("explain", "WG001", "WGMMA", "--output-format", "json")
+    assert [document["id"] for document in json.loads(out)] == ["WG001", *family]
+    assert invoke("explain", "wgmna")[0] == 2
+
+
+def test_rules_of_a_family_and_all_pages() -> None:
+    assert [line[:5] for line in invoke("rules", "suppression")[1].splitlines()] == ["SU001", "SU002"]
+    table = invoke("rules", "suppression", "--output-format", "markdown")[1]
     assert re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE) == ["SU001", "SU002"]
-    code, out, _ = run("explain", "--all", "--output-format", "json")
+    code, out = invoke("explain", "--all", "--output-format", "json")
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
-    assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
-    assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+    assert invoke("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
+    assert json.loads(invoke("schema")[1])["title"] == "Configuration of tclint-ptx"
 
 
 def test_the_short_page_of_a_rule(run: Run) -> None:
@@ -632,7 +679,8 @@ def test_names_that_the_terminal_cannot_show_are_no_crash(run_tclint: Process) -
 
 
 def test_the_overview_of_commands_is_whole_sentences(run_tclint: Process) -> None:
-    commands = run_tclint("--help").stdout.partition("Commands:\n")[2].splitlines()
+    listed = run_tclint("--help").stdout.partition("Check kernels:\n")[2].splitlines()
+    commands = [line for line in listed if line.startswith("  ")]
     assert len(commands) >= 6
     assert all(line.endswith(".") and not line.endswith("..") for line in commands)
 

@@ -51,6 +51,23 @@ def test_what_git_ignores_is_not_searched(repository: Path) -> None:
     assert found(repository / "b") == ["k.tmp.ptx"]
 
 
+def test_ptx_that_git_ignores_is_named(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository)
+    made(repository, ".gitignore", text="/x*\n")
+    made(repository, "xa.ptx", "xb.ptx", "xc.txt", "sub/k.ptx")
+    exclusions = Exclusions()
+    assert files(["."], "", exclusions) == [("./sub/k.ptx", "./sub/k.ptx")]
+    assert exclusions.warnings == (
+        "note: ./xa.ptx and 1 more: ignored by git and not checked; name what to check",
+    )
+    (repository / "sub" / "k.ptx").unlink()
+    exclusions = Exclusions()
+    assert files(["."], "", exclusions) == []
+    (warning,) = exclusions.warnings
+    assert "xa.ptx and 1 more: tclint check '**/*.ptx'" in warning
+    assert [path for path, _ in files(["**/*.ptx"], "", Exclusions())] == ["xa.ptx", "xb.ptx"]
+
+
 def test_an_ignored_folder_is_searched_if_it_is_named(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,9 +118,9 @@ def test_a_folder_says_what_it_holds_and_the_command_for_it(
     made(tmp_path, "build/k.ptx")
     assert nothing_in(".").split("; ") == [
         nothing,
-        "build/k.ptx: tclint check build",
+        "build/k.ptx: tclint check 'build/**/*.ptx'",
         "src/a.cu and 1 more: tclint check --compile .",
         "t.py: run it, then tclint check ~/.triton/cache",
-        "c.py: run it with CUTE_DSL_KEEP_PTX=1, then tclint check the folder with its PTX",
+        "c.py: run it with CUTE_DSL_KEEP_PTX=1, then tclint check *.ptx",
         "lib.so and 1 more: tclint check lib.so",
     ]

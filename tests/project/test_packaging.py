@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tclint._data import data
+from tclint.commands.version import EXTRAS
 from tests.tools.project import PACKAGE, PROJECT, ROOT
 
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
@@ -74,6 +75,12 @@ def test_every_dependency_is_declared_and_used() -> None:
         - {"typing_extensions"}  # type checkers include it, and only they read those imports
     )
     assert used == declared.union(*extras)
+
+
+def test_version_knows_every_extra() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    first = {extra: re.split(r"[^\w-]", wanted[0])[0] for extra, wanted in extras.items() if extra != "dev"}
+    assert first == EXTRAS
 
 
 def test_only_the_executor_needs_the_extra_run() -> None:

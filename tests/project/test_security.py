@@ -223,6 +223,7 @@ def test_no_command_overwrites_its_inputs(tmp_path: Path, monkeypatch: pytest.Mo
         ("merge", "part.json", "-o", "./part.json"),
         ("merge", "part.json", "-o", "b.json"),
         *(("show", "k.ptx", "-o", name) for name in kernel),
+        *(("report", "k.ptx", "WG001", "-o", name) for name in kernel[:-1]),
         *(("baseline", "k.ptx", "-o", name) for name in kernel[:-1]),
     ]
     before = _files(tmp_path)

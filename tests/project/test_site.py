@@ -43,6 +43,12 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
+def visible() -> list[str]:
+    """The commands that ``--help`` lists."""
+    loaded = {name: known.load(name) for name in known.names()}
+    return [name for name, command in loaded.items() if command is not None and not command.hidden]
+
+
 # ---------------------------------------------------------------- pages
 
 
@@ -52,7 +58,7 @@ def test_every_rule_form_and_command_has_its_place(site: Any, tmp_path: Path) ->
     assert {path.stem for path in (docs / "rules").iterdir()} == set(all_rules())
     described = "".join(path.read_text(encoding="utf-8") for path in (docs / "isa").glob("*.md"))
     assert {form.name for form in table()} <= set(re.findall(r"^## (\S+)$", described, re.MULTILINE))
-    assert {path.stem for path in (docs / "commands").iterdir()} >= {*known.names(), "index"}
+    assert {path.stem for path in (docs / "commands").iterdir()} >= {*visible(), "index"}
     nav = (tmp_path / "zensical.toml").read_text(encoding="utf-8")
     pages = [path.relative_to(docs).as_posix() for path in docs.rglob("*.md")]
     assert [page for page in pages if f'"{page}"' not in nav] == []
@@ -276,8 +282,9 @@ def test_the_man_page_is_up_to_date() -> None:
     assert made.returncode == 0, made.stderr
     page = (ROOT / "docs" / "tclint.1").read_text(encoding="utf-8")
     assert made.stdout == page, "python docs/site/manpage.py > docs/tclint.1"
-    for name in known.names():
+    for name in visible():
         assert f'.SS "tclint {name}"' in page
+    assert '.SS "tclint dump"' not in page
 
 
 @pytest.mark.parametrize(
