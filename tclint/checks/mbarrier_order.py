@@ -352,7 +352,9 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     if not model.by_letter or _acquired_elsewhere(model, wait, copy):
         return None
     path = role_paths.follow(model, wait, view, met, [*_completes_pattern(model), *others]).witness
-    return path and _unordered(model, wait, copy, None, wait, path.end).unshown(Severity.WARNING)
+    if path is None:
+        return None
+    return _unordered(model, wait, copy, None, wait, path.end).unshown(Severity.WARNING)
 
 
 def _acquired_elsewhere(model: KernelModel, wait: int, copy: int) -> bool:
