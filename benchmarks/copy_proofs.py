@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Instruction
+from tclint.isa.effects import Order
 
 __all__ = ["only_the_end_follows"]
 
@@ -22,15 +23,22 @@ _HARMLESS = frozenset(
 
 
 def only_the_end_follows(
-    function: Function, cfg: CFG, site: int, together: Callable[[Function, CFG, int], bool]
+    function: Function,
+    cfg: CFG,
+    site: int,
+    together: Callable[[Function, CFG, int], bool],
+    *,
+    read: bool = False,
 ) -> bool:
     """Whether nothing that may be executed after *site* accesses memory, or lets another thread do so.
 
     A barrier that all threads of the CTA reach as the same instance, by *together*, lets them do what follows it. Any
-    other signal may let them do more.
+    other signal may let them do more. With *read*, the sources of the copies, in shared memory, have been read: weak accesses
+    to the shared memory of the CTA, and the end of an mbarrier there, count as nothing.
     """
     return function.entry and all(
-        _harmless(i) and (i.event != "barrier-sync" or together(function, cfg, at))
+        (_harmless(i) or (read and _in_shared(i)))
+        and (i.event != "barrier-sync" or together(function, cfg, at))
         for at, i in _after(function, cfg, site)
     )
 
@@ -42,6 +50,15 @@ def _harmless(instruction: Instruction) -> bool:
     form = match.form
     accesses = bool(form.memory) and match.space not in _OWN and form.event != "tmem-dealloc"
     return not accesses and (not form.event or form.event in _HARMLESS)
+
+
+def _in_shared(instruction: Instruction) -> bool:
+    """Whether it only accesses the shared memory of its CTA, and no other thread learns of it."""
+    match = instruction.match
+    if match is None or match.problem or match.space not in (".shared", ".shared::cta"):
+        return False
+    ends = match.form.event == "mbarrier-inval"
+    return ends or (not match.form.event and bool(match.form.memory) and match.order is Order.WEAK)
 
 
 def _after(function: Function, cfg: CFG, site: int) -> Iterator[tuple[int, Instruction]]:

@@ -393,6 +393,25 @@ def copies_in_flight_at_the_end(change: Change) -> Proof | None:
 
 
 @proof
+def results_that_nothing_reads(change: Change) -> Proof | None:
+    """A wait for bulk copies that becomes one for their sources, after which nothing can observe their results.
+
+    ``.read`` leaves out that the writes become visible to the executing thread (9.7.9.27.2.2). Nothing after it accesses
+    memory outside the CTA, or lets another thread do so.
+    """
+    alike = all(
+        len(now) == 1 and _depth(now[0]) == _depth(change.instructions[site]) and ".read" in now[0].opcode
+        for site, now in change.steps.items()
+    )
+    if change.group != "bulk" or not alike:
+        return None
+    function, cfg = change.kernel.function, change.cfg
+    if not all(only_the_end_follows(function, cfg, site, in_turn, read=True) for site in change.steps):
+        return None
+    return Proof("nothing after it accesses memory outside the CTA", "9.7.9.27.2.2")
+
+
+@proof
 def fence_before_each_wgmma(change: Change) -> Proof | None:
     """Another ``wgmma.fence`` follows on every path before the next ``wgmma.mma_async``.
 

@@ -198,10 +198,18 @@ def choose(
 
 
 def sample(
-    folders: Iterable[Path], wanted: re.Pattern[str], each: int, seed: int, count: int, largest: int
+    folders: Iterable[Path],
+    wanted: re.Pattern[str],
+    each: int,
+    seed: int,
+    count: int,
+    largest: int,
+    *,
+    strict: bool = False,
 ) -> dict[Path, list[dict[str, Any]]]:
     """Places for *each* faults of every operator in each of *count* files, which are drawn with the same chance from those
-    of at most *largest* bytes: ``{file: [record, ...]}``. Files with a fault of their own are drawn, and left out."""
+    of at most *largest* bytes: ``{file: [record, ...]}``. Files with a fault of their own are drawn, and left out; with
+    *strict*, so are the operators that are about a rule of which the file then has a finding."""
     files = {
         path: (producer, folder)
         for folder in folders
@@ -215,8 +223,12 @@ def sample(
     for path in _without_findings(drawn):
         producer, folder = files[path]
         name, here = path.relative_to(folder), [*kernels(path)]
+        found = lint(path, path.read_bytes(), strict=True).findings if strict else ()
+        known = {finding.rule.id for finding in found if _counts(finding)}
         chosen[path] = records = []
         for o in operators:
+            if not known.isdisjoint(o.rules):
+                continue
             places = [(kernel, fault) for kernel in here for fault in o.plant(kernel)]
             rng = random.Random(f"{seed} {path.name} {o.name}")
             for kernel, fault in rng.sample(places, min(each, len(places))):
@@ -403,7 +415,8 @@ def main() -> None:
                 paths = [folder / record["file"] for folder in folders]
                 chosen[next(filter(Path.exists, paths), paths[0])].append(planted)
     elif options.files:
-        chosen |= sample(folders, wanted, options.each, options.seed, options.files, options.largest)
+        drawn = (options.each, options.seed, options.files, options.largest)
+        chosen |= sample(folders, wanted, *drawn, strict=options.strict)
     else:
         for folder in folders:
             chosen.update(choose(folder, wanted, options.each, options.seed))

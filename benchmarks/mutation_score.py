@@ -86,7 +86,8 @@ def _split(counts: Counts, bare: Iterable[str]) -> tuple[Counts, Counts]:
 def table(records: Collection[dict[str, Any]]) -> str:
     """The score by operator, and what locates the changes that were found, as Markdown."""
     ruled, bare = _split(counted(records), {name for name, o in OPERATORS.items() if not o.rules})
-    rows, head = _scores(ruled, 0), ("operator", *_HEAD)
+    rows = _scores(ruled, 0)
+    head: tuple[str, ...] = ("operator", *_HEAD)
     if any("default" in r for r in records):
         head += ("without --strict",)
         default = Counter(r["operator"] for r in records if r["default"] == "found")

@@ -8,9 +8,8 @@ from benchmarks.faults.kernel import (
     Fault,
     Kernel,
     Plant,
-    of_peers,
+    about_barriers,
     operator,
-    ordered_by_barriers,
     through_async,
 )
 
@@ -31,12 +30,7 @@ def _deletes(event: str, group: str | None = None) -> Plant:
             if event.startswith("tcgen05-fence"):
                 about = kernel.where(lambda m: m.form.family in ("tcgen05", "mbarrier", "barrier"))
             elif event.startswith("barrier"):
-                about = kernel.of_events("barrier-") | kernel.of_events("tmem-")
-                about |= (
-                    of_peers(kernel)
-                    | ordered_by_barriers(kernel)
-                    | kernel.where(lambda m: "mbarrier" in m.form.roles)
-                )
+                about = about_barriers(kernel)
             elif event == "pdl-wait":
                 about = kernel.of_events("pdl-") | kernel.where(
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles

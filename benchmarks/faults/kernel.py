@@ -20,7 +20,7 @@ from tclint.ir.nodes import (
 from tclint.isa.forms import Match
 
 __all__ = [
-    "OPERATORS", "WGMMA_WAITS", "Fault", "Kernel", "Operator", "Plant", "Test", "apply", "constant_of", "of_peers",
+    "OPERATORS", "WGMMA_WAITS", "Fault", "Kernel", "Operator", "Plant", "Test", "about_barriers", "apply", "constant_of", "of_peers",
     "operator", "ordered_by_barriers", "reads_shared", "through_async", "touches_shared", "without_loop",
 ]  # fmt: skip
 
@@ -196,6 +196,19 @@ def ordered_by_barriers(kernel: Kernel) -> frozenset[int]:
             or m.form.group == "cp.async"
             or m.form.event == "mbarrier-arrive"
         )
+    )
+
+
+def about_barriers(kernel: Kernel) -> frozenset[int]:
+    """What a finding about a barrier of the CTA or the cluster may name."""
+    return (
+        ordered_by_barriers(kernel)
+        | of_peers(kernel)
+        | kernel.of_events("barrier-")
+        | kernel.of_events("tmem-")
+        | kernel.where(lambda m: "mbarrier" in m.form.roles)
+        # What other CTAs signal is passed on to the CTA.
+        | kernel.where(lambda m: bool(m.form.memory) and m.space in ("", ".global"))
     )
 
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from benchmarks.faults.kernel import (
+    OPERATORS,
     Fault,
     Kernel,
     Plant,
+    about_barriers,
     constant_of,
     operator,
     ordered_by_barriers,
@@ -70,22 +72,15 @@ _LANE = (
 _ELECT = "{{ .reg .pred %tclint_p; elect.sync _|%tclint_p, 0xffffffff; {} }}"
 
 
-@operator(
-    "CTA barrier to warp barrier", "barrier", "TM008 TM006 BK003 SM001 CA005 PR005 MB014 MB015 MB002 MB016"
-)
+@operator("CTA barrier to warp barrier", "barrier", OPERATORS["CTA barrier deleted"].rules)
 def _narrow_barrier(kernel: Kernel) -> Iterator[Fault]:
     """A CTA barrier that becomes one barrier per warp."""
     for site in kernel.sites("barrier-sync"):
         match = kernel.instructions[site].match
         if match is not None and match.form.scope == "cta" and "destination" not in match.form.roles:
             edit = kernel.rewrite(site, r"\bbar(rier)?\b[^;]*;", "bar.warp.sync -1;")
-            about = (
-                ordered_by_barriers(kernel)
-                | kernel.of_events("tmem-")
-                | kernel.where(lambda m: "mbarrier" in m.form.roles)
-            )
             if edit:
-                yield Fault((edit,), about | {site}, f"{kernel.text(site)} -> {edit.text}")
+                yield Fault((edit,), about_barriers(kernel) | {site}, f"{kernel.text(site)} -> {edit.text}")
 
 
 @operator("CTA barrier before the cp.async.wait", "barrier", "CA005 SM001 SM002 PR005")

@@ -108,7 +108,7 @@ def _ended_at_once(kernel: Kernel) -> Iterator[Fault]:
             yield Fault((Edit(Span(end, end), f" {' '.join(ended.split())}"),), places, text)
 
 
-@operator("barrier after mbarrier.init deleted", "mbarrier", "MB002 CL001")
+@operator("barrier after mbarrier.init deleted", "mbarrier", "MB002 CL001 MB016")
 def _unpublished(kernel: Kernel) -> Iterator[Fault]:
     """No barrier orders the initialisation of the mbarriers before other threads, on any path to the first wait."""
     inits, waits = kernel.sites("mbarrier-init"), frozenset(kernel.sites("mbarrier-wait"))
@@ -143,11 +143,14 @@ def _until(kernel: Kernel, start: int, ends: frozenset[int]) -> set[int]:
 
 @operator("fence after mbarrier.init deleted", "mbarrier", "MB002")
 def _unordered(kernel: Kernel) -> Iterator[Fault]:
-    """A relaxed arrival at the cluster barrier publishes nothing by itself."""
+    """A relaxed arrival at the cluster barrier publishes nothing by itself; one that releases before it would."""
     inits = kernel.sites("mbarrier-init")
     relaxed = kernel.where(lambda m: m.form.event == "barrier-arrive" and ".relaxed" in m.modifiers)
     fences = kernel.sites("memory-fence") + kernel.sites("proxy-fence")
-    first = min((i for i in relaxed if inits and i > inits[-1]), default=-1)
+    arrivals = kernel.sites("barrier-arrive", "cluster")
+    first = min((i for i in arrivals if inits and i > inits[-1]), default=-1)
+    if first not in relaxed:
+        return
     edits = tuple(kernel.blank(i) for i in fences if inits and inits[0] < i < first)
     if edits:
         about = kernel.where(lambda m: "mbarrier" in m.form.roles)

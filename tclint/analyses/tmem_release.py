@@ -89,9 +89,9 @@ class TmemRelease:
             and threads & ~T.whole(arriving, 32)
         ]
 
-    def started_unfenced(self, site: int, signal: int) -> int | None:
-        """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""
-        return self._started(site, signal, self._unfenced)
+    def started_unfenced(self, site: int, signal: int, but: Collection[int] = ()) -> int | None:
+        """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``; none of *but*."""
+        return self._started(site, signal, self._unfenced, but)
 
     def released(self) -> Iterator[tuple[int, frozenset[int]]]:
         """The operations of other threads on the columns of a load or store, each with the waits of its threads for what the
@@ -107,7 +107,9 @@ class TmemRelease:
                     found.add((user, theirs))
                     yield user, theirs
 
-    def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
+    def _started(
+        self, site: int, signal: int, outstanding: dict[int, frozenset[int]], but: Collection[int] = ()
+    ) -> int | None:
         may = self.order.may
         early = self._waits({signal}, site, True)
         users = self._conflicting_users(site) if early else {}
@@ -127,7 +129,7 @@ class TmemRelease:
             for (threads, later), waits in by_threads.items()
         ]
         for user, theirs in users.items():
-            if any(
+            if user not in but and any(
                 threads & theirs and user in reached and self._unordered(site, user, later)
                 for threads, later, reached in admitted
             ):
@@ -348,7 +350,9 @@ class ReleaseByLetter(TmemRelease):
                 return user
         return None
 
-    def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
+    def _started(
+        self, site: int, signal: int, outstanding: dict[int, frozenset[int]], but: Collection[int] = ()
+    ) -> int | None:
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
         users = self._conflicting_users(site) if direct else {}
         if not users:
@@ -359,7 +363,9 @@ class ReleaseByLetter(TmemRelease):
             threads = self.order.may.threads_elsewhere(wait, site)
             reached = self._admits(frozenset((wait,)), later)
             for user, theirs in users.items():
-                if threads & theirs and user in reached and self._unordered_in_turn(wait, user, later):
+                if user in but or not threads & theirs or user not in reached:
+                    continue
+                if self._unordered_in_turn(wait, user, later):
                     return user
         return None
 

@@ -241,12 +241,17 @@ def _orders(model: KernelModel) -> list[int]:
     """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
     barriers = model.where(lambda effects: effects.barrier in BARRIERS)
     kept = [i for i in barriers if model.instruction(i).order is not Order.RELAXED]
-    fences = [
+    return [*_completes_pattern(model), *kept]
+
+
+def _completes_pattern(model: KernelModel) -> list[int]:
+    """Fences and calls: what forms an acquire pattern with a relaxed read before it (8.8)."""
+    fences = (
         i
         for i in model.sites(Fence.MEMORY)
         if model.instruction(i).fence_order(shared=True) is not Order.WEAK
-    ]
-    return [*fences, *kept, *role_paths.calls(model)]
+    )
+    return [*fences, *role_paths.calls(model)]
 
 
 def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[SharedAccess]:
@@ -340,11 +345,25 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     ]
     if not met:
         return None
-    others = [i for i in model.awaits(Barrier.MBARRIER) if i != wait]
-    path = role_paths.follow(
-        model, wait, model.views.context_of(wait), met, [*_orders(model), *others]
-    ).witness
-    return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
+    others, view = [i for i in model.awaits(Barrier.MBARRIER) if i != wait], model.views.context_of(wait)
+    path = role_paths.follow(model, wait, view, met, [*_orders(model), *others]).witness
+    if path is not None:
+        return _unordered(model, wait, copy, None, wait, path.end)
+    if not model.by_letter or _acquired_elsewhere(model, wait, copy):
+        return None
+    path = role_paths.follow(model, wait, view, met, [*_completes_pattern(model), *others]).witness
+    if path is None:
+        return None
+    return _unordered(model, wait, copy, None, wait, path.end).unshown(Severity.WARNING)
+
+
+def _acquired_elsewhere(model: KernelModel, wait: int, copy: int) -> bool:
+    """Whether other threads than those of the relaxed *wait* may acquire what *copy* completes, and pass it on at a barrier."""
+    threads = model.views.context_of(wait).threads
+    return any(
+        model.instruction(i).order is not Order.RELAXED and model.views.context_of(i).threads & ~threads
+        for i in model.fact(HappensBefore).waits_completed_by(copy)
+    )
 
 
 def _signals(signal: Instruction) -> str:

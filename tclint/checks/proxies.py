@@ -584,31 +584,65 @@ _FIRST = "no copy has filled what is read, so the operation fills it for the fir
 """The doubt about a read of something else that was in the memory before."""
 
 
-@check(PR004, analyses=(UnfencedWaits, HappensBefore, Mbarriers, Overwritten, UnfencedReads))
+@check(PR004, analyses=(UnfencedWaits, HappensBefore, Mbarriers, Overwritten, Unfenced, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
-    """Report shared memory that loads read and the async proxy overwrites, with no intervening proxy fence."""
-    uses = through_async(model, writes=True)
-    if not uses:
+    """Report shared memory that loads read and the async proxy overwrites, with no intervening proxy fence. By the letter,
+    what stores wrote counts too."""
+    if not through_async(model, writes=True):
         return
-    found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]
-    found += _answered_again(model)
-    found += _across_roles(model, UnfencedReads, uses, writes=True)
-    for clash, pairs in _folded(model, found, loops=True):
-        operation, reader = called(model, clash.last.site), called(model, clash.first.site)
-        copies = model.instruction(clash.last.site).effects.begins is not None
-        refills = copies and model.fact(Overwritten).filled(clash.first)
-        doubt = _FIRST if copies and not refills else _PERFORMED if _decided(model, clash) else ""
-        yield PR004.hit(
-            site=clash.last.site,
-            message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
-            f" proxy, and no proxy fence orders the two{_MEASURED if refills else ''}",
-            steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
-            count=len({use for _, use in pairs}),
-            pairs=pairs,
-            help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
-            " the thread that issues the operation, or in that thread after the synchronisation",
-            fixes=_fenced(model, clash),
-        ).doubted(doubt)
+    reported = set[int]()
+    for clash, pairs in _folded(model, _overwriting(model, UnfencedReads), loops=True):
+        reported.update(use for _, use in pairs)
+        yield _overwritten_hit(model, clash, pairs, ("read", "reads", "loads")).doubted(
+            _harmless(model, clash)
+        )
+    if model.by_letter:
+        stores = (clash for clash in _overwriting(model, Unfenced) if clash.last.site not in reported)
+        for clash, pairs in _folded(model, stores, loops=True):
+            yield _overwritten_hit(model, clash, pairs, ("wrote", "writes", "stores"))
+
+
+def _overwriting(model: KernelModel, kind: type[Unfenced]) -> Iterator[_Clash]:
+    """The clashes of a generic access of a *kind* and an operation that overwrites the bytes."""
+    yield from (_Clash.of(model, meeting) for meeting in _meetings(model, kind, writes=True))
+    if kind is UnfencedReads:
+        yield from _answered_again(model)
+    yield from _across_roles(model, kind, through_async(model, writes=True), writes=True)
+
+
+def _refills(model: KernelModel, clash: _Clash) -> bool:
+    """Whether a bulk copy overwrites what another one filled."""
+    copies = model.instruction(clash.last.site).effects.begins is not None
+    return copies and model.fact(Overwritten).filled(clash.first)
+
+
+def _harmless(model: KernelModel, clash: _Clash) -> str:
+    """The doubt about a read that the operation overwrites, which is none by the letter; empty if there is none."""
+    if model.by_letter:
+        return ""
+    if model.instruction(clash.last.site).effects.begins is not None and not _refills(model, clash):
+        return _FIRST
+    return _PERFORMED if _decided(model, clash) else ""
+
+
+def _overwritten_hit(
+    model: KernelModel, clash: _Clash, pairs: tuple[tuple[int, int], ...], words: tuple[str, str, str]
+) -> Hit:
+    """The hit about *pairs* of accesses and operations, of which *clash* is shown; *words* say what the accesses do."""
+    operation, first = called(model, clash.last.site), called(model, clash.first.site)
+    did, does, accesses = words
+    measured = _MEASURED if did == "read" and _refills(model, clash) else ""
+    return PR004.hit(
+        site=clash.last.site,
+        message=f"{operation} writes shared memory through the async proxy that {first} {did} through the generic"
+        f" proxy, and no proxy fence orders the two{measured}",
+        steps=_steps(model, clash, f"{first} {does} it", f"{operation} starts to overwrite it"),
+        count=len({use for _, use in pairs}),
+        pairs=pairs,
+        help=f"execute {_FENCE} in every thread that {does}, after its {accesses} and before the synchronisation with"
+        " the thread that issues the operation, or in that thread after the synchronisation",
+        fixes=_fenced(model, clash),
+    )
 
 
 def _decided(model: KernelModel, clash: _Clash) -> bool:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05_sync import ThreadSync, ring_of, waits_for_commits
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.tmem_release import TmemRelease
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import fence_before, first_of_blocks
@@ -24,7 +25,7 @@ MAX_PAIRS = 8
 """Pairs for which a path is searched, nearest first; also loads that are considered in a kernel without a fence."""
 
 
-@check(TC013, analyses=(ThreadSync, TmemRelease))
+@check(TC013, analyses=(TensorMemory, ThreadSync, TmemRelease))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence. By the letter, any
     operation may follow a wait for a thread that accesses the same columns."""
@@ -32,12 +33,27 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     if hit is None and model.by_letter and model.sites(Fence.TCGEN05_AFTER):
         hit = _operation_after_wait(model)
     if hit is not None:
-        yield _by_letter(model, hit)
+        yield _by_letter(model, hit, hit.site)
 
 
-def _by_letter(model: KernelModel, hit: Hit) -> Hit:
+def _by_letter(model: KernelModel, hit: Hit, user: int) -> Hit:
     """The *hit*, of which the confidence is low because kernels work without the fence; by the letter that is no doubt."""
-    return replace(hit, confidence=Confidence.MEDIUM) if model.by_letter else hit
+    certain = model.by_letter and user not in _fillers(model)
+    return replace(hit, confidence=Confidence.MEDIUM) if certain else hit
+
+
+def _fillers(model: KernelModel) -> frozenset[int]:
+    """The copies into tensor memory of which the columns are not known to be those of a load or store: scale factors, for
+    example, are in columns that no thread loads."""
+    memory = model.fact(TensorMemory)
+    accesses = [memory.range(i, "taddr") for i in memory.loads | memory.stores]
+    copies = (i for i in memory.operations if model.instruction(i).role("source") is not None)
+    return frozenset(
+        i
+        for i in copies
+        for threads in (model.views.context_of(i).threads,)
+        if not any(memory.overlap(memory.range(i, "d"), each, threads) for each in accesses)
+    )
 
 
 def _load_after_wait(model: KernelModel) -> Hit | None:
@@ -103,7 +119,7 @@ def _unfenced_wait(model: KernelModel, waits: list[int], user: int) -> int | Non
     return None
 
 
-@check(TC014, analyses=(ThreadSync, TmemRelease))
+@check(TC014, analyses=(TensorMemory, ThreadSync, TmemRelease))
 def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     """One finding per kernel that has fences: an arrival follows a tcgen05.ld or .st with no intervening fence.
 
@@ -115,14 +131,19 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     accesses = frozenset(i for group in TENSOR_MEMORY for i in model.begins(group))
     release = model.fact(TmemRelease)
 
-    def starts(access: int, arrival: int) -> bool:
-        return release.started_unfenced(access, arrival) is not None
+    arrivals, pair, early = frozenset(model.arrives(Barrier.MBARRIER)), None, set[int]()
+    for but in (_fillers(model), frozenset[int]()) if model.by_letter else ((),):
 
-    pair, early = _unfenced(model, accesses, frozenset(model.arrives(Barrier.MBARRIER)), starts)
+        def starts(access: int, arrival: int, but: Collection[int] = but) -> bool:
+            return release.started_unfenced(access, arrival, but) is not None
+
+        pair, early = _unfenced(model, accesses, arrivals, starts)
+        if pair is not None:
+            break
     if pair is None:
         return
     access, arrival = pair
-    user = release.started_unfenced(access, arrival)
+    user = release.started_unfenced(access, arrival, but)
     assert user is not None
     name = model.name(access)
     hit = TC014.hit(
@@ -134,7 +155,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
         help="add tcgen05.fence::before_thread_sync before the arrival",
         fixes=fence_before(sorted(early), "tcgen05.fence::before_thread_sync;"),
     )
-    yield _by_letter(model, hit)
+    yield _by_letter(model, hit, user)
 
 
 def _user(model: KernelModel, user: int) -> Mark:

@@ -78,7 +78,7 @@ def _with_one_replayed(
     same = None
     if first.subject not in ignored:
         same = next((hit for hit in effective if _same_accesses(hit, first)), None)
-    explaining = [hit for hit in effective if _explains_replay(hit, shown, strict)]
+    explaining = [hit for hit in effective if _explains_replay(hit, shown)]
     if same is not None and explaining in ([], [same]):
         merged = _corroborated(same, first, strict) if not explaining else replace(same, replayed=True)
         return [merged if hit is same else hit for hit in static]
@@ -116,9 +116,9 @@ def _corroborated(hit: Hit, replayed: Hit, strict: bool) -> Hit:
     )
 
 
-def _explains_replay(hit: Hit, shown: Confidence, strict: bool) -> bool:
-    """Whether a hit may be the cause of everything that goes wrong in a replay."""
-    severity, confidence = _weight(hit, strict)
+def _explains_replay(hit: Hit, shown: Confidence) -> bool:
+    """Whether a hit may be the cause of everything that goes wrong in a replay. What the letter alone forbids is not."""
+    severity, confidence = _weight(hit, strict=False)
     return (
         all_rules()[hit.rule].family in _AFFECTING_REPLAYS
         and severity > Severity.INFO

@@ -242,6 +242,10 @@ CASES = [
     ("copies_in_flight_at_the_end", "bulk wait_group N to N+1",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ ret;",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {SIGNAL} ret;"),
+    # the sources may be overwritten, and the results not be read
+    ("results_that_nothing_reads", "bulk wait_group to .read",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {STORED} bar.sync 0; ret;",
+     f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {STORED} bar.sync 0; {LATER} ret;"),
     # an mbarrier that the thread has made, and what another thread is to read
     ("nothing_to_release", "mbarrier arrive relaxed",
      f"{INIT} {FILL} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;",

@@ -1064,6 +1064,35 @@ def test_relaxed_waits(sem: str, fence: str, read: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sem", "between", "default", "strict"),
+    [
+        ("", "bar.sync 0;", [], []),
+        (".relaxed.cta", "", [Severity.WARNING], [Severity.WARNING]),
+        (".relaxed.cta", "bar.sync 0;", [], [Severity.WARNING]),
+        (".relaxed.cta", "fence.acq_rel.cta;\nbar.sync 0;", [], []),
+        (".relaxed.cta", "bar.sync 0;\nagain: " + ASK + "\n@!%p1 bra again;", [], []),
+    ],
+)
+def test_by_the_letter_a_barrier_makes_no_acquire_pattern_of_a_relaxed_wait(
+    sem: str, between: str, default: list[Severity], strict: list[Severity]
+) -> None:
+    """An acquire pattern is a strong read and a fence, or a read that acquires (8.8)."""
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    {SIGNAL}
+    @!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;
+    @!%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 16, [full];
+    wait: mbarrier.try_wait.parity{sem}.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    {between}
+    ld.shared.u32 %r4, [tile];
+    st.global.u32 [%rd0], %r4;
+    """
+    assert [f.severity for f in found(body, "MB013")] == default
+    assert [f.severity for f in found(body, "MB013", strict=True)] == strict
+
+
+@pytest.mark.parametrize(
     ("guard", "several"),
     [
         ("and.b32 %r4, %r0, 31;\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 ", True),

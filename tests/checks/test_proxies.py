@@ -416,6 +416,18 @@ def test_a_read_before_a_bulk_copy_is_a_note_that_is_shown(before: str, confiden
     assert finding.message.endswith(measured) == bool(before)
 
 
+@pytest.mark.parametrize("fence", ["", FENCE])
+@pytest.mark.parametrize("first", [READ, STORE])
+def test_by_the_letter_a_copy_follows_reads_and_writes_of_the_bytes_through_a_fence(
+    first: str, fence: str
+) -> None:
+    """Who has measured what, and which access comes first, is no matter: two proxies access the same bytes."""
+    findings = by_rule(lint(text(f"{first}\n{fence}\n{SYNC}\n{IN}"), selected=Selected(strict=True)), "PR004")
+    expected = [] if fence else [(Severity.WARNING, Confidence.MEDIUM)]
+    assert [(f.severity, f.confidence) for f in findings] == expected
+    assert all(("read" if first is READ else "wrote") in f.message for f in findings)
+
+
 @pytest.mark.parametrize("fence", [f"{FENCE}\n{SYNC}", f"{SYNC}\n{FENCE}", f"{SYNC}\n@%p1 {FENCE}"])
 def test_a_fence_of_the_readers_or_of_the_issuer_orders_a_bulk_copy(fence: str) -> None:
     assert not by_rule(lint(text(f"{READ}\n{fence}\n{IN}")), "PR004")

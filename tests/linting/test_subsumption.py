@@ -233,6 +233,13 @@ def test_a_hit_that_explains_a_replay_by_itself_keeps_its_severity() -> None:
     assert (hit.rule, hit.severity, hit.replayed) == ("BK003", None, True)
 
 
+def test_what_the_letter_alone_forbids_explains_no_replay() -> None:
+    letter = replace(FOUND, rule=RuleId("BK003"), site=8, steps=(Mark(3, "writes"),)).unshown(
+        Severity.WARNING
+    )
+    assert set(without_subsumed([letter, SEEN], Confidence.MEDIUM, strict=True)) == {letter, SEEN}
+
+
 @pytest.mark.parametrize(
     "other",
     [
