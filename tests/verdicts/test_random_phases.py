@@ -190,7 +190,7 @@ def _goes_wrong(first: tuple[Op, ...], second: tuple[Op, ...]) -> bool:
     """Explores every order of two threads and of the completion of copies."""
     threads = first, second
     following: list[_World]
-    # Of each thread where it is and what it has read since its last fence; of each mbarrier the complete phases modulo 2, whether
+    # Of each thread where it is and what it or, before a barrier, the other one has read with no fence since; of each mbarrier the complete phases modulo 2, whether
     # one has arrived, and the bytes that are missing; the copies underway.
     start: _World = ((0, frozenset()), (0, frozenset())), ((0, False, 0),) * 4, ()
     seen, work = {start}, [start]
@@ -204,7 +204,8 @@ def _goes_wrong(first: tuple[Op, ...], second: tuple[Op, ...]) -> bool:
             threads[t][places[t][0]] if places[t][0] < len(threads[t]) else ("end", 0, 0, 0) for t in (0, 1)
         ]
         if here[0][0] == here[1][0] == "bar":
-            moved = tuple((at + 1, unfenced) for at, unfenced in places)
+            both = places[0][1] | places[1][1]  # a fence of either thread is on the path from here
+            moved = tuple((at + 1, both) for at, _ in places)
             following.append((moved, phases, copies))
         for t in (0, 1):
             (at, unfenced), (what, stage, data, expected) = places[t], here[t]
@@ -218,13 +219,7 @@ def _goes_wrong(first: tuple[Op, ...], second: tuple[Op, ...]) -> bool:
             elif what == "fence":
                 unfenced = frozenset()
             elif what == "issue":
-                others = any(data in read for u, (_, read) in enumerate(places) if u != t)
-                if (
-                    phases[stage][1]
-                    or others
-                    or data in unfenced
-                    or any(data == other for _, other in copies)
-                ):
+                if phases[stage][1] or data in unfenced or any(data == other for _, other in copies):
                     return True
                 after = _settled(phases, stage, tx=expected, arrives=True)
                 begun = tuple(sorted((*copies, (stage, data))))
