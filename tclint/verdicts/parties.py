@@ -161,6 +161,8 @@ class Parties:
     def _incomplete(self, site: int, certificate: PartiesCertificate) -> str:
         """Why the one phase of a signal that *site* names may not be complete, or not be the only one; "" if it is."""
         sites = next(sites for sites in self.signals.values() if site in sites)
+        if all(self._only_arrives(each) for each in sites):
+            return "threads arrive at a barrier at which none waits"
         parties = [self.party(each, certificate.reaching) for each in sites]
         counts = [self.whole.instructions[each].role("count") for each in sites]
         together = sum(party.bit_count() for party in parties)

@@ -84,6 +84,7 @@ UNKNOWN = {
     "some arrive for a word of memory": f"{FIRST}\nsetp.eq.and.s32 %p2, %r9, 0, %p1;\n@%p2 {SIGNAL}\n@!%p1 {AWAITED}",
     "a thread arrives at what it has waited for": f"{SIGNALLED}\n{SIGNAL}",
     "others wait without a count": f"{SIGNALLED}\nbar.sync 3;",
+    "no thread waits": "bar.arrive 3, 256;",
     "no thread arrives": branch(FIRST, AWAITED),
     "others arrive": branch(FIRST, "bar.sync 1, 256;") + "\nbar.arrive 1, 256;",
 }
