@@ -164,7 +164,8 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
     For a kernel whose threads are in one dimension, only the size of the CTA is unknown. Two warps may have none of the
-    conflicts of more, as in a sum by halves, whose later steps are those of one warp. If shared memory has room for
+    conflicts of more, as in a sum by halves, whose later steps are those of one warp, and neither may CTAs for which some
+    code is not meant. If shared memory has room for
     one-dimensional shapes alone although the threads are in several dimensions, the intended shape was not understood,
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
@@ -186,11 +187,29 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
             return []
         common = _common(model, shaped, search, left)
         if not common and left and shape == (_TWO_WARPS,):
-            return [each._replace(condition=_more_than(_TWO_WARPS)) for each in left]
-        left = common
+            return [_for_more(each, _TWO_WARPS) for each in left]
+        left = common + [
+            _for_more(each, prod(shape))
+            for each in left or ()
+            if each not in common and _is_for_more(shaped, each)
+        ]
         if not left:
             return []
     return left or []
+
+
+def _for_more(found: ShapedConflict, threads: int) -> ShapedConflict:
+    """A conflict that CTAs of so many *threads* do not have; the common sizes below that of its model are tried downwards."""
+    return found if found.condition else found._replace(condition=_more_than(threads))
+
+
+def _is_for_more(shaped: KernelModel, found: ShapedConflict) -> bool:
+    """Whether a conflict *found* in a larger CTA is about what no thread of this one executes.
+
+    Such code, as in ``if (tid < 128 && tid + 128 < ntid)``, shows that the kernel is made for more threads.
+    """
+    executed = (shaped.views.context_of(site).threads & shaped.cta for site in found.conflict.sites)
+    return shaped.values.one_dimensional and shaped.cta < found.model.cta and not all(executed)
 
 
 def _fits_in_rows(shaped: KernelModel) -> bool:
