@@ -7,6 +7,7 @@ bytes is known for one number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from math import prod
@@ -58,6 +59,8 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
 
+MAX_INTERVALS = 16
+"""Barriers, and blocks of loops that store, of a kernel in which it is looked for accesses without a barrier in between."""
 _WORD = 4
 _ARGUMENTS = (4096, 100, 32, 16, 5, 2, 1)
 """Numbers that a launch may pass, besides those that follow from the size of a CTA: a large one, one that is not a
@@ -116,15 +119,18 @@ def _may_conflict(model: KernelModel) -> bool:
     sites = [i for i in shared.sites if cfg.block_of[i] in cfg.rank]
     writers = frozenset(shared.writers).intersection(sites)
     barriers = frozenset(filter(for_all, model.fact(HappensBefore).partial_barriers.full))
-    if any(model.reached_from((i,), (i,), barriers) for i in writers):
+    repeated = {cfg.block_of[i]: i for i in writers if cfg.block_of[i] in cfg.in_cycle}
+    if len(repeated) + len(barriers) > MAX_INTERVALS:
+        return True
+    if any(model.reached_from((i,), (i,), barriers) for i in repeated.values()):
         return True
     variables = {i: set(_variables(model, i)) for i in sites}
     for start in (-1, *barriers):
         interval = model.reached_from((start,), sites, barriers)
-        for i in writers & interval:
-            own = variables[i]
-            if any(None in own | variables[j] or own & variables[j] for j in interval if i != j):
-                return True
+        touched = Counter(variable for i in interval for variable in variables[i])
+        stored = {variable for i in writers & interval for variable in variables[i]}
+        if stored and len(interval) > 1 and (None in touched or any(touched[v] > 1 for v in stored)):
+            return True
     return False
 
 
