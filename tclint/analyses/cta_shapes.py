@@ -7,6 +7,7 @@ bytes is known for one number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from math import prod
@@ -58,6 +59,8 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
 
+MAX_INTERVALS = 16
+"""Barriers, and blocks of loops that store, of a kernel in which it is looked for accesses without a barrier in between."""
 _WORD = 4
 _ARGUMENTS = (4096, 100, 32, 16, 5, 2, 1)
 """Numbers that a launch may pass, besides those that follow from the size of a CTA: a large one, one that is not a
@@ -116,15 +119,18 @@ def _may_conflict(model: KernelModel) -> bool:
     sites = [i for i in shared.sites if cfg.block_of[i] in cfg.rank]
     writers = frozenset(shared.writers).intersection(sites)
     barriers = frozenset(filter(for_all, model.fact(HappensBefore).partial_barriers.full))
-    if any(model.reached_from((i,), (i,), barriers) for i in writers):
+    repeated = {cfg.block_of[i]: i for i in writers if cfg.block_of[i] in cfg.in_cycle}
+    if len(repeated) + len(barriers) > MAX_INTERVALS:
+        return True
+    if any(model.reached_from((i,), (i,), barriers) for i in repeated.values()):
         return True
     variables = {i: set(_variables(model, i)) for i in sites}
     for start in (-1, *barriers):
         interval = model.reached_from((start,), sites, barriers)
-        for i in writers & interval:
-            own = variables[i]
-            if any(None in own | variables[j] or own & variables[j] for j in interval if i != j):
-                return True
+        touched = Counter(variable for i in interval for variable in variables[i])
+        stored = {variable for i in writers & interval for variable in variables[i]}
+        if stored and len(interval) > 1 and (None in touched or any(touched[v] > 1 for v in stored)):
+            return True
     return False
 
 
@@ -164,7 +170,8 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
     For a kernel whose threads are in one dimension, only the size of the CTA is unknown. Two warps may have none of the
-    conflicts of more, as in a sum by halves, whose later steps are those of one warp. If shared memory has room for
+    conflicts of more, as in a sum by halves, whose later steps are those of one warp, and neither may CTAs for which some
+    code is not meant. If shared memory has room for
     one-dimensional shapes alone although the threads are in several dimensions, the intended shape was not understood,
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
@@ -186,11 +193,29 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
             return []
         common = _common(model, shaped, search, left)
         if not common and left and shape == (_TWO_WARPS,):
-            return [each._replace(condition=_more_than(_TWO_WARPS)) for each in left]
-        left = common
+            return [_for_more(each, _TWO_WARPS) for each in left]
+        left = common + [
+            _for_more(each, prod(shape))
+            for each in left or ()
+            if each not in common and _is_for_more(shaped, each)
+        ]
         if not left:
             return []
     return left or []
+
+
+def _for_more(found: ShapedConflict, threads: int) -> ShapedConflict:
+    """A conflict that CTAs of so many *threads* do not have; the common sizes below that of its model are tried downwards."""
+    return found if found.condition else found._replace(condition=_more_than(threads))
+
+
+def _is_for_more(shaped: KernelModel, found: ShapedConflict) -> bool:
+    """Whether a conflict *found* in a larger CTA is about what no thread of this one executes.
+
+    Such code, as in ``if (tid < 128 && tid + 128 < ntid)``, shows that the kernel is made for more threads.
+    """
+    executed = (shaped.views.context_of(site).threads & shaped.cta for site in found.conflict.sites)
+    return shaped.values.one_dimensional and shaped.cta < found.model.cta and not all(executed)
 
 
 def _fits_in_rows(shaped: KernelModel) -> bool:

@@ -63,7 +63,7 @@ class ExecutionGuarantee:
         self._by_size: dict[tuple[int, int, bool], bool] = {}
         self._varying: dict[int, bool] = {}
         self._users: dict[int, int] = {}
-        self._positions: dict[tuple[int, str], bool] = {}
+        self._positions: dict[tuple[int, str, bool], bool] = {}
         """The answers of :meth:`_of_position`."""
         self._strides: dict[int, frozenset[Linear]] = {}
 
@@ -142,10 +142,15 @@ class ExecutionGuarantee:
         return threads
 
     def by_size(self, site: int) -> bool:
-        """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
+        """Whether the number of threads that a launch chooses may decide alone which threads execute *site*.
+
+        Also with the iteration of a loop: ``if (tid < k)`` in ``for (k = ntid / 2; k; k /= 2)``.
+        """
         key = self.model.guarded_block(site)
         if key not in self._by_size:
-            self._by_size[key] = any(self._of_position(p, "%ntid.x") for p in self.deciding(site))
+            self._by_size[key] = any(
+                self._of_position(p, "%ntid.x", carried=True) for p in self.deciding(site)
+            )
         return self._by_size[key]
 
     def takers(self, site: int) -> int:
@@ -357,13 +362,14 @@ class ExecutionGuarantee:
             sized or (not terms and constant >= _TWO_WARPS)
         )
 
-    def _of_position(self, value: int, register: str) -> bool:
+    def _of_position(self, value: int, register: str, *, carried: bool = False) -> bool:
         """Whether *value* depends only on positions and sizes, among them a special register that begins with
-        *register*."""
-        key = value, register
+        *register*; with *carried*, on the iteration of a loop too."""
+        key = value, register, carried
         if key not in self._positions:
             nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
-            self._positions[key] = all(type(node) in _SIZE_NODES for node in nodes) and any(
+            kinds = _SIZE_NODES | {Phi} if carried else _SIZE_NODES
+            self._positions[key] = all(type(node) in kinds for node in nodes) and any(
                 type(node) is SpecialRead and node.name.startswith(register) for node in nodes
             )
         return self._positions[key]

@@ -1515,3 +1515,85 @@ def test_the_room_of_a_cta_ends_where_the_words_of_the_next_one_begin(cta: int, 
     body = ROWS.replace("%tid.y", "0").format(row="0", cta=cta, guard="").replace("512", "8192")
     room = model(body, directives="").fact(SharedByBound).room
     assert room == (1 << threads // 32 * 32) - 1
+
+
+SUM_BY_HALVES = """
+    .shared .align 4 .b8 tile[4096];
+    ld.param.u64 %rd0, [pointer];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r9, %ntid.x;
+    shl.b32 %r2, %r0, 2;
+    mov.u32 %r1, tile;
+    add.s32 %r3, %r1, %r2;
+    st.shared.u32 [%r3], %r0;
+    {first}
+    {steps}
+    setp.ne.s32 %p6, %r0, 0;
+    @%p6 bra end;
+    ld.shared.u32 %r6, [tile];
+    st.global.u32 [%rd1], %r6;
+end:
+    ret;
+"""
+STEP = """
+    add.s32 %r4, %r0, {half};
+    setp.ge.u32 %p1, %r4, %r9;
+    setp.gt.u32 %p2, %r0, {half} - 1;
+    or.pred %p3, %p1, %p2;
+    @%p3 bra skip{half};
+    ld.shared.u32 %r7, [%r3];
+    ld.shared.u32 %r8, [%r3+4*{half}];
+    add.s32 %r7, %r7, %r8;
+    st.shared.u32 [%r3], %r7;
+skip{half}:
+    {then}
+"""
+HALVING = """
+    mov.u32 %r10, %r9;
+more:
+    shr.u32 %r11, %r10, 31;
+    add.s32 %r11, %r10, %r11;
+    shr.s32 %r11, %r11, 1;
+    setp.ge.s32 %p1, %r0, %r11;
+    @%p1 bra skip;
+    shl.b32 %r4, %r11, 2;
+    add.s32 %r4, %r3, %r4;
+    ld.shared.u32 %r7, [%r3];
+    ld.shared.u32 %r8, [%r4];
+    add.s32 %r7, %r7, %r8;
+    st.shared.u32 [%r3], %r7;
+skip:
+    {then}
+    setp.gt.s32 %p5, %r10, 3;
+    mov.u32 %r10, %r11;
+    @%p5 bra more;
+"""
+BARRIER = "bar.sync 0;"
+
+
+def steps(*without: int) -> str:
+    """A step of a sum by halves for each half from 128 threads to one, with a barrier after all but those of *without*."""
+    halves = (128, 64, 32, 16, 8, 4, 2, 1)
+    return "".join(STEP.format(half=h, then="" if h in without else BARRIER) for h in halves)
+
+
+@pytest.mark.parametrize(
+    ("first", "after", "threads"),
+    [
+        (BARRIER, steps(), None),
+        (BARRIER, steps(128), 128),  # CTAs of 128 threads execute nothing that lacks the barrier
+        (BARRIER, HALVING.format(then=BARRIER), None),
+        (
+            "",
+            HALVING.format(then=BARRIER),
+            32,
+        ),  # the number of threads is the first of the numbers that are halved
+        (BARRIER, HALVING.format(then=""), 64),
+    ],
+)
+def test_a_barrier_that_a_sum_by_halves_lacks(first: str, after: str, threads: int | None) -> None:
+    text = kernel(SUM_BY_HALVES.format(first=first, steps=after), directives="")
+    races = [f.message for f in lint(module(text, header=HEADER)).findings if f.rule.id == "SM001"]
+    assert len(races) == (threads is not None)
+    assert threads in (None, 32) or f"if the CTA has more than {threads} threads" in races[0]
