@@ -474,7 +474,9 @@ def _inner(instruction: Instruction) -> bool:
     match = instruction.match
     if match is None or match.form.event or match.form.flow or match.form.memory:
         return False
-    return match.form.family in _INNER or (match.form.name == "mov" and not match.problem)
+    return match.form.family in _INNER or (
+        match.form.name in ("mov", "mov.pack", "mov.unpack") and not match.problem
+    )
 
 
 def _ordinary(instruction: Instruction) -> bool:

@@ -41,6 +41,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                 about = through_async(kernel)
             elif event.startswith("mbarrier"):
                 about = kernel.where(lambda m: "mbarrier" in m.form.roles)
+                if kernel.instructions[site].group == "cp.async":  # nothing else completes its copies
+                    about |= kernel.of_group("cp.async")
             else:
                 about = kernel.of_group(group) if group else kernel.of_events("tmem-")
                 if group == "tcgen05":  # a commit arrives on an mbarrier
@@ -71,7 +73,7 @@ for _name, _family, _event, _group, _rules in (
         "mbarrier",
         "mbarrier-arrive",
         None,
-        "MB004 MB005 MB006 MB016 BK011 WG011 TC012",
+        "MB004 MB005 MB006 MB016 BK011 WG011 TC012 CA001",
     ),
     (
         "CTA barrier deleted",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import Groups
-from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.model import FactQuery
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout, most_plausible_path
 from tclint.checks import Mark
 from tclint.checks._repairs import PendingInGroup, group_repairs
@@ -25,8 +25,7 @@ MAX_TRIES = 4
 
 
 def left_at_the_end(
-    model: KernelModel,
-    analysis: type[Groups],
+    groups: Groups,
     operations: Iterable[int],
     known: Collection[int],
     doubt: DoubtAbout = lambda start, path: NO_DOUBT,
@@ -35,7 +34,8 @@ def left_at_the_end(
 
     An operation of an age in *known* is not: the thread, or another one, knows that it is complete. *doubt* is about the path.
     """
-    groups, results = model.solution(analysis)
+    model = groups.model
+    _, results = model.solution(type(groups))
 
     def step(site: int, age: int, at: int, instruction: Instruction) -> int | None:
         after = groups.follow(site, age, at, instruction)

@@ -71,15 +71,15 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         reported.update(meeting.operation.site for meeting in equivalent)
         yield replace(hit, pairs=tuple(meeting.sites for meeting in equivalent))
     if model.by_letter and model.function.entry:
-        yield from _unread_at_the_end(model, [i for i in operations if i not in reported])
+        yield from _unread_at_the_end(model, groups, [i for i in operations if i not in reported])
 
 
-def _unread_at_the_end(model: KernelModel, operations: list[int]) -> Iterator[Hit]:
+def _unread_at_the_end(model: KernelModel, groups: BulkReads, operations: list[int]) -> Iterator[Hit]:
     """The hit for the first of *operations* whose thread may end while its source is being read: shared memory lives as
     long as its CTA (2.3). Copies that are never committed are left to BK005."""
     commits = model.commits(BULK)
     committed = (i for i in operations if any(model.may_follow(i, c) for c in commits))
-    found = left_at_the_end(model, BulkReads, committed, KNOWN)
+    found = left_at_the_end(groups, committed, KNOWN)
     if found is None:
         return
     site, path, doubt = found

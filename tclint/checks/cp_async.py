@@ -61,14 +61,12 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     reported = {each.conflict.operation.site for each in found}
     yield from _never_complete(model, groups, reported)
     if model.by_letter and model.function.entry and not reported:
-        yield from _unfinished_at_the_end(model)
+        yield from _unfinished_at_the_end(model, groups)
 
 
-def _unfinished_at_the_end(model: KernelModel) -> Iterator[Hit]:
+def _unfinished_at_the_end(model: KernelModel, groups: CopyGroups) -> Iterator[Hit]:
     """The hit for a copy whose thread may end before the copy has written: shared memory lives as long as its CTA (2.3)."""
-    found = left_at_the_end(
-        model, CopyGroups, model.begins(CP_ASYNC), (TRACKED,), partial(_path_doubt, model)
-    )
+    found = left_at_the_end(groups, model.begins(CP_ASYNC), (TRACKED,), partial(_path_doubt, model))
     if found is None:
         return
     copy, path, doubt = found

@@ -552,3 +552,55 @@ def test_the_finding_shows_what_may_start_too_early() -> None:
     body = f"{other}\n{LOAD}\n{CHAIN}\ndone_here: mov.u32 %r1, 0;"
     (finding,) = by_rule(lint(text(body, 160)), "TC002")
     assert [step.role for step in finding.steps] == ["warps 0-3", "warps 0-3", "warp 4"]
+
+
+FREEING = """\
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry freeing(.param .u32 column, .param .u64 out)
+.reqntid {threads}
+{{
+    .reg .b32 %r<6>;
+    .reg .b64 %out;
+    .reg .pred %p;
+    .shared .align 4 .b32 slot;
+    ld.param.u64 %out, [out];
+    mov.u32 %r0, %tid.x;
+    setp.lt.u32 %p, %r0, 32;
+    @%p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], {columns};
+    bar.sync 0;
+    ld.shared.b32 %r1, [slot];
+    ld.param.u32 %r2, [column];
+    add.u32 %r2, %r2, %r1;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r4}}, [%r2];
+    st.global.u32 [%out], %r4;
+    {wait}
+    {meet}
+    @%p tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, {columns};
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "meet", "wait", "rules"),
+    [
+        (32, "", "", {"TC003"}),
+        (32, "", LD_DONE, set()),
+        (128, "bar.sync 0;", "", {"TC002", "TC003"}),
+        (128, "bar.sync 0;", LD_DONE, set()),
+    ],
+)
+def test_by_the_letter_all_columns_are_loaded_before_the_allocation_is_freed(
+    threads: int, meet: str, wait: str, rules: set[str]
+) -> None:
+    """Which column a parameter names does not matter, as the kernel allocates no others."""
+    source = FREEING.format(threads=threads, meet=meet, wait=wait, columns=64)
+    found = [
+        f for f in lint(source, selected=Selected(strict=True)).findings if f.rule.id in ("TC002", "TC003")
+    ]
+    assert {f.rule.id for f in found} <= rules
+    assert bool(found) == bool(rules)
+    assert all((f.severity, f.confidence) == (Severity.WARNING, Confidence.HIGH) for f in found)
+    assert not {"TC002", "TC003"} & {f.rule.id for f in lint(source).findings}
