@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.pretty import ValuePrinter
 from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.effects import Barrier
@@ -203,6 +204,36 @@ def _forks(cfg: CFG, path: Path, sites: Iterable[int]) -> Iterator[_Fork]:
             yield _Fork(
                 at, edge, holding.intersection(rest[: rest.index(join)]), passed, _cases(cfg, either, ends)
             )
+
+
+class Skipped(NamedTuple):
+    """What keeps a path from executing an instruction that other paths between the same points execute."""
+
+    branch: int
+    """The branch; the instruction itself if its guard is false."""
+    site: int
+    condition: str
+    """When the path does so, as an expression; empty if that cannot be written."""
+
+
+def skipped(model: KernelModel, path: Path, sites: Iterable[int]) -> Skipped | None:
+    """The last of *sites* that *path* would have executed but for a branch or a guard; None if there is none."""
+    sites, cfg, values = sorted(sites), model.cfg, model.values
+    branch, site, decided = -1, -1, -1
+    for _, guard in path.guards:
+        if guard.site in sites and not guard.executes:
+            instruction = model.instruction(guard.site)
+            p = values.before(instruction.guard, guard.site)
+            branch, site, decided = guard.site, guard.site, p if instruction.negated else values.negate(p)
+    for _, edge, own, passed, _ in _forks(cfg, path, sites):
+        if passed and not own:
+            taken = model.reachability.edge_predicate(edge)
+            branch = cfg.blocks[edge.source].end - 1
+            site = next(i for i in sites if cfg.block_of[i] in passed)
+            decided = -1 if taken is None else taken if edge.value else values.negate(taken)
+    if branch < 0:
+        return None
+    return Skipped(branch, site, (ValuePrinter(values).text(decided) if decided >= 0 else None) or "")
 
 
 def skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Doubt:

@@ -56,9 +56,11 @@ class Mark:
     function: Function | None = None
     """The function that contains the site, if it is not the one of the hit."""
     role: str | None = None
-    """The threads that execute it, in words; if None, those that may reach the instruction."""
+    """The threads that execute it, in words; if None, those that may reach the instruction; if empty, none are named."""
     object: str | None = None
     """What it operates on, in words; if None, what :mod:`tclint.analyses.objects` knows of the instruction."""
+    aside: bool = False
+    """Whether it explains the path, and is not one of the events that identify the finding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import Groups
-from tclint.analyses.model import FactQuery
+from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout, most_plausible_path
 from tclint.checks import Mark
 from tclint.checks._repairs import PendingInGroup, group_repairs
+from tclint.checks._wording import avoided
 from tclint.dataflow import EXIT, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair
@@ -60,7 +61,7 @@ class PendingReason(NamedTuple):
     remedy: str
     """What to add or change before the instruction at the end of the path."""
     steps: tuple[Mark, ...]
-    """The commit and the wait on the path that do not complete the operation."""
+    """The commit and the wait on the path that do not complete the operation, and the wait that it skips or that follows it."""
     wait: int | None
     """The last wait on the path, if its N or its position leaves the operation in flight; None otherwise."""
     fixes: tuple[Repair, ...] = ()
@@ -75,7 +76,20 @@ class PendingReason(NamedTuple):
         """
         pending = PendingInGroup.of(groups, path, site, age)
         reason = _uncommitted(groups, pending) if age < 0 else _committed(groups, pending)
+        if age >= 0 and reason.wait is None:
+            waits = groups.model.waits(groups.group)
+            skipped = avoided(groups.model, path, waits)
+            explained = skipped or _late(groups.model, path.end, waits)
+            reason = reason._replace(steps=(*reason.steps, *explained))
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, equivalent))
+
+
+def _late(model: KernelModel, end: int, waits: Collection[int]) -> tuple[Mark, ...]:
+    """The step about the first of *waits* that only executes after *end*."""
+    cfg = model.cfg
+    here = cfg.block_of[end]
+    after = (i for i in sorted(waits) if i > end and cfg.dominates(here, cfg.block_of[i]))
+    return tuple(Mark(i, "this wait comes too late", role="", aside=True) for i in list(after)[:1])
 
 
 def _uncommitted(groups: Groups, pending: PendingInGroup) -> PendingReason:

@@ -13,7 +13,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.execution import branches
 from tclint.analyses.groups import Groups
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import Path
+from tclint.dataflow import Guard, Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.effects import TCGEN05_ST, WGMMA, Barrier, Engine, Fence, Resource
@@ -154,7 +154,10 @@ class PendingInGroup:
     def of(cls, groups: Groups, path: Path, site: int, age: int) -> PendingInGroup:
         """The operation at *site*, with which *path* begins."""
         waits, commits, later = list[int](), list[int](), 0
+        outcomes = {guard for _, guard in path.guards}
         for i in path.sites(groups.model.cfg, site):
+            if Guard(i, False) in outcomes and Guard(i, True) not in outcomes:
+                continue
             effects = groups.model.instruction(i).effects
             if effects.waits == groups.group:
                 waits.append(i)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from tclint.analyses.execution import Condition
+from tclint.analyses.model import KernelModel
+from tclint.analyses.plausibility import skipped
+from tclint.checks import Mark
 from tclint.dataflow import Path
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction
@@ -14,6 +17,7 @@ from tclint.isa.special_registers import WARP
 __all__ = [
     "TWICE",
     "agreeing",
+    "avoided",
     "called",
     "copied_from",
     "copy_name",
@@ -45,6 +49,23 @@ def if_repeated(model: Kernel, path: Path) -> str:
 def only_if(condition: str) -> str:
     """A *condition* as the end of a clause of a message; empty if there is none."""
     return f", if {condition}" if condition else ""
+
+
+def avoided(
+    model: KernelModel, path: Path, waits: Iterable[int], role: str | None = None
+) -> tuple[Mark, ...]:
+    """The steps about the branch by which a *path* of the threads *role* avoids the last of the *waits* that it would have
+    executed; none if it avoids none."""
+    found = skipped(model, path, waits)
+    if found is None:
+        return ()
+    when = f" when {found.condition}" if found.condition else ""
+    if found.branch == found.site:
+        return (Mark(found.site, f"is not executed{when}", role=role, aside=True),)
+    return (
+        Mark(found.branch, f"skips the wait{when}", role=role, aside=True),
+        Mark(found.site, "the wait that is skipped", role="", aside=True),
+    )
 
 
 def several_warps(model: Kernel) -> str:

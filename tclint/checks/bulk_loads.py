@@ -17,6 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_what_skips, skips_for_launch
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._wording import avoided
 from tclint.dataflow import Decision, Path
 from tclint.isa.effects import TRANSACTIONS
 from tclint.values.shared_memory import SharedAccess
@@ -48,7 +49,7 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
             if found is not None:
                 start, path, doubt = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt.why)
+                yield _hit(model, filled, read, passed if passed in idle else None, path).doubted(doubt.why)
                 break
 
 
@@ -70,9 +71,9 @@ def _unwaited(
     ]
     first: tuple[int, Path, Doubt] | None = None
     for start in (-1, *own):
-        for avoided in observers:
+        for ends in observers:
             closed = frozenset[Decision]()
-            while (path := order.unsynchronised_path(read.site, avoided, start, given, closed)) is not None:
+            while (path := order.unsynchronised_path(read.site, ends, start, given, closed)) is not None:
                 doubt = _doubt(model, filled, start, path)
                 if doubt.edge is None or doubt.edge in closed:
                     return start, path, doubt
@@ -116,8 +117,8 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     )
 
 
-def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | None) -> Hit:
-    """The finding about *read*. *idle* is the wait on the path that returns at once; None without one."""
+def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | None, path: Path) -> Hit:
+    """The finding about *read* at the end of *path*. *idle* is the wait on it that returns at once; None without one."""
     copy = min(filled.extents)
     role = model.describe_threads(model.views.context_of(read.site).threads)
     if idle is None:
@@ -138,7 +139,11 @@ def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | Non
             Mark(
                 copy, "starts to fill it", role=model.describe_threads(model.views.context_of(copy).threads)
             ),
-            *(() if idle is None else (Mark(idle, "returns at once on a fresh mbarrier", role=role),)),
+            *(
+                avoided(model, path, filled.waits, role)
+                if idle is None
+                else (Mark(idle, "returns at once on a fresh mbarrier", role=role),)
+            ),
             Mark(read.site, "reads it", role=role),
         ),
         help=remedy,

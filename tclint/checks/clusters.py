@@ -18,6 +18,7 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.role_paths import calls, dominated_by, last, path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._wording import avoided
 from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
@@ -111,11 +112,14 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
         found = most_plausible_path(model, query).witness
         if found is not None:
             path, doubt = found
-            return _hit(model, site, origin, model.describe_threads(path.threads)).doubted(doubt.why)
+            role = model.describe_threads(path.threads)
+            waits = avoided(model, path, model.awaits(Barrier.CLUSTER), role)
+            return _hit(model, site, origin, role, waits).doubted(doubt.why)
     return None
 
 
-def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
+def _hit(model: KernelModel, site: int, origin: int, role: str, waits: tuple[Mark, ...]) -> Hit:
+    """The finding about *site*, which follows *origin*; *waits* are the steps about waits that the threads *role* skip."""
     if model.instruction(site).effects.arrives is Barrier.CLUSTER:
         again = site == origin
         return CL001.hit(
@@ -125,6 +129,7 @@ def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
             + "before the phase of its first arrival is complete",
             steps=(
                 Mark(origin, "arrives here", role=role),
+                *waits,
                 Mark(site, "arrives again with no intervening wait", role=role),
             ),
             help="add barrier.cluster.wait between the two arrivals",

@@ -224,7 +224,11 @@ def _hit(
     return rule.hit(
         site=use,
         message=f"{what}: {reason.why}",
-        steps=(Mark(copy, "starts to write these bytes"), *reason.steps, Mark(use, step)),
+        steps=(
+            Mark(copy, "starts to write these bytes"),
+            *reason.steps,
+            Mark(use, step),
+        ),
         count=len(copies),
         pairs=tuple(each.conflict.sites for each in equivalent),
         help=remedy,

@@ -178,7 +178,7 @@ class _Entry:
 
     def _claims(self, finding: Finding, starts: Mapping[int, list[int]]) -> Iterator[Claim]:
         """What a finding is about, given the instructions that start at each byte."""
-        shown = [finding.span, *(step.span for step in finding.steps)]
+        shown = [finding.span, *(step.span for step in finding.steps if not step.aside)]
         for use, spans in ((finding.span, shown), *((p.second, [p.first, p.second]) for p in finding.pairs)):
             site = starts.get(use.start, [-1])[0]
             yield self._claim(

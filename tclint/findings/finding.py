@@ -52,6 +52,8 @@ class Step:
     object: str | None = None
     """What it operates on, by the names of the kernel: ``tile+0..2048``, ``mbarrier empty[0]``; None if that has no
     name."""
+    aside: bool = False
+    """Whether it explains the path: findings that differ in it alone are the same, and it is not in the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)

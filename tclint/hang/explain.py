@@ -190,5 +190,5 @@ def _findings(
 def _lines(source: Source, finding: Finding) -> set[int]:
     """The lines of a finding and of the steps of its path."""
     waits = [step for party in finding.deadlock for step in (party.wait, *party.arrivals)]
-    spans = [finding.span, *(step.span for step in (*finding.steps, *waits))]
+    spans = [finding.span, *(step.span for step in (*finding.steps, *waits) if not step.aside)]
     return {source.position(span.start).line for span in spans}

@@ -386,7 +386,7 @@ def _finding(
     location, severity = None, hit.severity_if(rule, strict)
     if owner is not None and hit.site >= 0:
         location = source_location(module, owner.location(hit.site))
-    parts = list(_parts(source, [span, *(s.span for s in steps)]))
+    parts = list(_parts(source, [span, *(s.span for s in steps if not s.aside)]))
     if hit.figure:
         parts.append(hit.figure)
     old = former(rule.id, hit.method)
@@ -433,9 +433,10 @@ def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
         span(where, mark.site),
         mark.message,
         where.name,
-        mark.role,
+        mark.role or None,
         source_location(module, where.location(mark.site)),
         mark.object,
+        mark.aside,
     )
 
 

@@ -92,7 +92,7 @@ def _same_accesses(hit: Hit, replayed: Hit) -> bool:
     """
     if not {hit.rule, replayed.rule} <= declared("race").keys():
         return False
-    sites = {hit.site, *hit.about, *(mark.site for mark in hit.steps)}
+    sites = {hit.site, *hit.about, *(mark.site for mark in hit.steps if not mark.aside)}
     pair = {replayed.steps[0].site, replayed.site}
     if len(pair) == 1:
         return sites == pair

@@ -170,9 +170,9 @@ def _text(report: FileReport, finding: Finding) -> Hashable | None:
 
 
 def _events(finding: Finding) -> list[Step]:
-    """The steps of a finding, and the parties of a deadlock."""
+    """The steps of a finding that identify it, and the parties of a deadlock."""
     parties = chain.from_iterable((party.wait, *party.arrivals) for party in finding.deadlock)
-    return [*finding.steps, *parties]
+    return [*(step for step in finding.steps if not step.aside), *parties]
 
 
 def _said(message: str) -> str:
@@ -182,7 +182,7 @@ def _said(message: str) -> str:
 
 def _cause(finding: Finding) -> Hashable | None:
     """The help, and the span of the last step before the bad use; None if the bad use is the first step."""
-    before = list(takewhile(lambda step: step.span != finding.span, finding.steps))
+    before = list(takewhile(lambda step: step.span != finding.span, _events(finding)))
     return (finding.help, before[-1].span) if before else None
 
 

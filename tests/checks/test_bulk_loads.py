@@ -265,6 +265,9 @@ def test_a_fast_path_that_jumps_over_the_wait(issue: str, shown: list[Confidence
     """
     found = by_rule(lint(module(kernel(START + body), header=HEADER)), "BK001")
     assert [f.confidence for f in found] == shown
+    for finding in found:
+        skipped = [step.message for step in finding.steps if step.aside]
+        assert skipped == ["skips the wait", "the wait that is skipped"]
 
 
 @pytest.mark.parametrize(
