@@ -52,7 +52,15 @@ class _Bytes(click.ParamType[int]):
 @click.option(
     "--output", default="tclint.capture", show_default=True, metavar="FOLDER", help="Folder to create."
 )
-def command(program: tuple[str, ...], kernel: str, nth: int, limit: int, seconds: float, output: str) -> int:
+@click.option(
+    "--list",
+    "listing",
+    is_flag=True,
+    help="Print the names of the kernels that PROGRAM launches, and record none.",
+)
+def command(
+    program: tuple[str, ...], kernel: str, nth: int, limit: int, seconds: float, output: str, listing: bool
+) -> int:
     """Record one launch of a kernel in a program.
 
     Runs PROGRAM, and records the launch with its grid, parameters, tensor maps and memory, before and after it, into a
@@ -64,10 +72,15 @@ def command(program: tuple[str, ...], kernel: str, nth: int, limit: int, seconds
     from pathlib import Path
 
     from tclint.injection.build import CaptureError
-    from tclint.injection.program import Wanted, record
+    from tclint.injection.program import Wanted, launched, record
     from tclint.report.formats._style import printable
 
     try:
+        if listing:
+            names, in_graphs = launched(program)
+            write("".join(f"{printable(name)}\n" for name in names))
+            write_notes([f"{name}: launched by a CUDA graph, which cannot be recorded" for name in in_graphs])
+            return CLEAN
         found = record(program, Path(output), Wanted(kernel, nth, limit, seconds))
     except CaptureError as error:
         raise click.ClickException(str(error)) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tclint.executor.floats import directed, flush, load, relu, rounding_of, saturated, store
+from tclint.executor.floats import canonical, directed, flush, load, relu, rounding_of, saturated, store
 from tclint.executor.formats import REGISTERS, Array, Type, decode, encode, types
 from tclint.isa.forms import Match
 
@@ -176,6 +176,19 @@ def _factors(scale: Array) -> Array:
     return decode("ue8m0", scale.view(np.uint8)).astype(_F64)
 
 
+_MANTISSAS = {"f16": 10, "bf16": 7}
+"""The bits of the mantissa of a number of 16 bits."""
+
+
+def _shortened(a: Array, name: str) -> Array:
+    """The quiet NaNs of 16 bits with the signs, and the upper bits of the payloads, of those of f64."""
+    bits = _MANTISSAS[name]
+    upper = (a.view(np.uint64) >> np.uint64(52 - bits)).astype(np.uint16) & ((1 << bits) - 1)
+    sign = (a.view(np.uint64) >> np.uint64(48)).astype(np.uint16) & 0x8000
+    found: Array = sign | upper | (0x7FFF & -1 << bits - 1)
+    return found
+
+
 def _float(match: Match) -> Compute:
     """Converts one register, or two f32 registers: *a* becomes the upper element, *b* the lower one."""
     to, of = types(match.modifiers)
@@ -183,6 +196,8 @@ def _float(match: Match) -> Compute:
     write = _narrow(to, rounding_of(match), match.modes.saturates_finite)
     if to.name == "f32" and (of.name == "f16" or _integral(match)):
         write = store(to)  # canonicalises NaNs; one from f64 or bf16 keeps its payload
+    elif match.modes.flushes and (to.name, of.name) == ("f64", "f32"):
+        steps.append(canonical)
     elif match.modes.flushes and of.name == "f64":
         rounded = write
 
@@ -194,6 +209,8 @@ def _float(match: Match) -> Compute:
             x = step(x)
         return write(x)
 
+    if of.name == "f64" and to.name in _MANTISSAS:
+        return lambda a: np.where(np.isnan(read(a)), _shortened(a, to.name), finish(read(a)))
     scaled = "scale" in match.named
     if "b" in match.named:
         if scaled:

@@ -5,7 +5,7 @@ bits or less). Every result is rounded once. An approximate instruction (``.appr
 rounded value, or that of double-precision arithmetic; the hardware may differ from it by as much as the manual allows.
 
 A NaN result of f32, f16 or bf16 arithmetic is the canonical one, as on the hardware (0x7fffffff, 0x7fff); f64 preserves
-the payload of the operand. For an unspecified NaN (``neg``, ``abs``) only the sign changes. ``.ftz`` flushes a result
+the sign and the payload of the operand, also in ``neg`` and ``abs``. ``.ftz`` flushes a result
 that is subnormal after rounding; the hardware also flushes one that rounding makes normal.
 """
 
@@ -43,6 +43,8 @@ _NANS: dict[Any, Any] = {
     _F16: np.array(0x7FFF, dtype=np.uint16).view(_F16),
     _F32: np.array(0x7FFFFFFF, dtype=np.uint32).view(_F32),
 }
+_QUIET = np.uint64(1 << 51)
+"""The bit of a quiet NaN of f64."""
 
 
 # ---------------------------------------------------------------- registers and values
@@ -428,19 +430,17 @@ def _signs(kind: Type) -> Array:
 def _neg(match: Match) -> Compute:
     kind = types(match.modifiers)[0]
     signs, read, write = _signs(kind), _loaded(match, kind), _stored(match, kind)
-    if match.modes.flushes:
-        return lambda a: write(-read(a))
-    return lambda a: a ^ signs
+    if kind.name == "f64":
+        return lambda a: np.where(np.isnan(a.view(_F64)), a | _QUIET, a ^ signs)
+    return lambda a: write(-read(a))
 
 
 def _abs(match: Match) -> Compute:
     kind = types(match.modifiers)[0]
     rest, read, write = ~_signs(kind), _loaded(match, kind), _stored(match, kind)
-    if match.modes.flushes:
-        return lambda a: write(np.abs(read(a)))
     if kind.name == "f64":
-        return lambda a: np.where(np.isnan(a.view(_F64)), a, a & rest)  # a NaN is unchanged
-    return lambda a: a & rest
+        return lambda a: np.where(np.isnan(a.view(_F64)), a | _QUIET, a & rest)
+    return lambda a: write(np.abs(read(a)))
 
 
 def _copysign(match: Match) -> Compute:

@@ -5,6 +5,7 @@
 - ``machine_code``: from offsets to lines;
 - ``stops``: from positions to instructions and threads;
 - ``waits``: what threads wait for, and which operations would complete it;
+- ``skipped``: arrivals that a branch on data skips;
 - ``cycle``: the chain of waits;
 - ``causes``: what is wrong with the objects of the chain;
 - ``explain``: all of this for one kernel, with what a replay and the checks know;

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import reduce
 from math import prod
+from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
@@ -41,7 +43,10 @@ def causes(
 
     *phases* are those at the end of the execution or replay that ends as the hang does.
     """
-    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, phases).all()))
+    found: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
+    for cause in _Causes(waits, rings, waiters, chain, phases).all():
+        found.setdefault((cause.kind, cause.what, cause.objects), []).extend(cause.sites)
+    return [Cause(*cause, tuple(dict.fromkeys(sites))) for cause, sites in found.items()]
 
 
 class _Causes:
@@ -74,6 +79,7 @@ class _Causes:
                 yield from self._barrier(waiter)
             elif waiter.object.kind == CLUSTER:
                 yield from self._skipped(waiter)
+        yield from self._skipped_arrivals()
         yield from self._short_phases()
         for waiter in self._members:
             yield from self._gone(waiter)
@@ -187,7 +193,7 @@ class _Causes:
         """Threads that would complete the wait do not execute the operation any more."""
         object_, threads = waiter.object, gone(waiter, self.waits.stops)
         blocked = any(share.status is CompletionStatus.BLOCKED for share in waiter.shares)
-        if not threads or (blocked and object_.kind == MBARRIER and not self._needs_all(object_)):
+        if not threads or (blocked and object_.kind == MBARRIER and not self._needs_all(object_.ring)):
             return
         sites, past = list[int](), list[int]()
         for operation in waiter.operations:
@@ -205,19 +211,26 @@ class _Causes:
         decide = self._deciding(sites)
         yield Cause("gone", what, (object_.name,), tuple(dict.fromkeys((*sites, *past, *decide))))
 
-    def _needs_all(self, object_: Object) -> bool:
+    def _needs_all(self, ring: Ring | None) -> bool:
         """Whether each arrival that a phase of an mbarrier may receive is needed."""
-        ring = object_.ring
-        if ring is None:
-            return False
-        found = [(stage.count, self._mbarriers.arrivals(stage)) for stage in ring.stages]
-        return all(
-            count is not None
-            and arrivals is not None
-            and arrivals.most is not None
-            and count >= arrivals.most
-            for count, arrivals in found
-        )
+        return ring is not None and self.waits.skipped.needs_all(ring)
+
+    def _skipped_arrivals(self) -> Iterator[Cause]:
+        """A branch on data skips an arrival that each phase needs."""
+        for waiter, phases in zip(self._members, self._phases, strict=True):
+            name, ring = waiter.object.name, waiter.object.ring
+            skipped = [operation for operation in waiter.operations if operation.skipping]
+            complete = phases and all(p.bytes is None or p.arrived >= p.count for p in phases)
+            if ring is None or not skipped or complete:
+                continue
+            branches = tuple(sorted({i for operation in skipped for i in operation.skipping}))
+            threads = reduce(or_, (share.threads for operation in skipped for share in operation.shares))
+            decided = " or ".join(dict.fromkeys(self.waits.skipped.origins(branches)))
+            what = (
+                f"{self.model.describe_threads(threads)} may skip the arrival at {name}, by a branch that depends on"
+                f" {decided}, and a phase needs {times(ring.count)}"
+            )
+            yield Cause("skipped", what, (name,), (*branches, *(operation.site for operation in skipped)))
 
     def _deciding(self, sites: Sequence[int]) -> Iterator[int]:
         """The branches that decide whether a thread reaches one of *sites*, each after what it compares."""
@@ -247,14 +260,17 @@ class _Causes:
         names = tuple(dict.fromkeys(waiter.object.name for waiter in self._members))
         closed = not any(self._early(waiter, sites) for waiter in self._members)
         always = closed and firsts.count(0) == len(firsts)
-        if always or self._untouched():
-            if any(waiter.object.ring is not None for waiter in self._members):
+        once = self._once()
+        if always or once or self._untouched():
+            if once and not always:
+                which, cure = "is executed once", "one arrival"
+            elif any(waiter.object.ring is not None for waiter in self._members):
                 which, cure = "is for phase 0 at first", "one wait must begin with parity 1, or one arrival"
             else:
                 which, cure = "is for a barrier", "one arrival"
             what = (
                 f"each wait of the cycle {which}, and each arrival follows one of them"
-                f"{'' if always else ' in a replay'}: {cure} must precede the waits"
+                f"{'' if always or once else ' in a replay'}: {cure} must precede the waits"
             )
             operations = [operation.site for waiter in self._members for operation in waiter.operations]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*sites, *operations))))
@@ -270,6 +286,20 @@ class _Causes:
             passed = [site for site, first in zip(sites, firsts, strict=True) if first]
             operations = [site for found in before for site in found]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
+
+    def _once(self) -> bool:
+        """Whether no loop repeats a wait of the cycle or an arrival that follows one, and no phase completes before."""
+        sites = [self._site(waiter) for waiter in self._members]
+        if any(w.object.kind != CLUSTER and self._early(w, sites) for w in self._members):
+            return False
+        for waiter in self._members:
+            sites += [
+                operation.site
+                for operation in waiter.operations
+                if any(share.status is CompletionStatus.BLOCKED for share in operation.shares)
+            ]
+        loops, block_of = self.waits.sites.loops, self.model.cfg.block_of
+        return not any(block_of[site] in body for site in sites for body in loops.values())
 
     def _untouched(self) -> bool:
         """Whether the cycle is reached before any other thread has arrived at its objects."""

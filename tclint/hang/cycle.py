@@ -54,7 +54,9 @@ def chain(waiters: Sequence[Waiter], stops: Sequence[Stop]) -> Chain | None:
         for n, waiter in enumerate(waiters)
         if waiter.short or not waiter.next or (waiter.next == (n,) and gone(waiter, stops))
     ]
-    decided = [n for n in ends if waiters[n].short] or [n for n in ends if not waiters[n].open]
+    decided = [n for n in ends if waiters[n].short and waiters[n].placed] or [
+        n for n in ends if not waiters[n].open
+    ]
     if decided:
         best: list[int] = max((_longest(waiters, end) for end in decided), key=len)
         last = waiters[best[-1]]
@@ -86,10 +88,10 @@ def _together(a: Share, b: Share, stops: Sequence[Stop]) -> bool:
 
 
 def _longest(waiters: Sequence[Waiter], end: int) -> list[int]:
-    """The path that leads to *end*, from the waiter that is farthest from it."""
+    """The path that leads to *end*, from the waiter that is farthest from it, of those whose wait is known."""
     before: dict[int, list[int]] = {}
     for n, waiter in enumerate(waiters):
-        for after in waiter.next:
+        for after in waiter.next if waiter.placed else ():
             before.setdefault(after, []).append(n)
     found, work = {end: [end]}, deque([end])
     while work:

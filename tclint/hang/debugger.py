@@ -84,9 +84,12 @@ def _rows(text: str) -> Iterator[CodePosition]:
 
 
 def _threads(found: re.Match[str], launch: _Launch, bases: Mapping[str, int]) -> Iterator[CodePosition]:
-    """The warps of a row of ``info cuda threads``, which is about consecutive threads."""
+    """The warps of a row of ``info cuda threads``, which is about consecutive threads.
+
+    The program counter names one instruction; its line, that of the innermost inlined function, may name several waits.
+    """
     numbers = tuple(map(int, found.groups()[:12]))
-    if found[15] is not None:
+    if found[15] is not None and not bases:
         name, line = found[15], int(found[16])
         where = CodePosition(line, "" if name.endswith(_PTX) else name)
     else:

@@ -19,8 +19,15 @@ __all__ = ["LineTable", "MachineCodeError", "assembled", "parsed"]
 _SECTION = re.compile(r"\s*\.section\s+\.text\.([^\s,\"]+)")
 _PLACE = re.compile(r"\s*//## File \"([^\"]*)\", line (\d+)")
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?\w+\s+)?([\w.]+)")
+_LABEL = re.compile(r"\.L_x_\d+:")
 _BARRIERS = ("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")
-"""Instructions of which the program counter of a warp that waits is that of the next instruction."""
+"""Instructions after which the program counter of a warp that waits is."""
+_FIXED = frozenset(
+    "BMSK FADD FFMA FMNMX FMUL FSEL FSETP IABS IADD3 IMAD IMNMX ISETP LEA LOP3 MOV NOP PLOP3 PRMT R2UR SEL SGXT SHF"
+    " UIADD3 UIMAD UISETP ULEA ULOP3 UMOV UPLOP3 UPRMT USEL USHF VIADD VIMNMX".split()
+)
+"""Instructions of fixed latency: a warp that waits at a barrier (``DEFER_BLOCKING``) still executes those that follow it,
+and stops at the first other one. On an H200, that was an ``LDS``, ``LD``, ``LDC``, ``I2F`` or ``ENDCOLLECTIVE``."""
 _PTX = ".nv_debug_ptx_txt"
 """The name that a line table has for the PTX."""
 _LIMIT = 600
@@ -62,8 +69,8 @@ class LineTable:
 def parsed(text: str) -> LineTable:
     """The line table in the output of ``nvdisasm -gp`` or ``nvdisasm -g``. Raises MachineCodeError if it has none.
 
-    Lines of the PTX are preferred to lines of its source. The instruction after a barrier has the line of the barrier: that
-    is where the program counter of a warp that waits is.
+    Lines of the PTX are preferred to lines of its source. The instructions after a barrier have the line of the barrier up
+    to where the program counter of a warp that waits may be.
     """
     functions: dict[str, dict[int, Line | None]] = {}
     current: dict[int, Line | None] | None = None
@@ -81,7 +88,12 @@ def parsed(text: str) -> LineTable:
         elif (instruction := _INSTRUCTION.match(text_line)) and current is not None:
             offset = int(instruction[1], 16)
             current[offset] = barrier or ptx or source
-            barrier = (ptx or source) if instruction[2].startswith(_BARRIERS) else None
+            if instruction[2].startswith(_BARRIERS):
+                current[offset] = barrier = ptx or source
+            elif instruction[2].partition(".")[0] not in _FIXED:
+                barrier = None
+        elif _LABEL.match(text_line):
+            barrier = None
     if not any(line for lines in functions.values() for line in lines.values()):
         raise MachineCodeError(
             "the machine code has no line table: compile with -lineinfo, print with nvdisasm -gp"

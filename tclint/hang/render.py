@@ -24,13 +24,15 @@ from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style
 __all__ = ["SCHEMA", "render_json", "render_text"]
 
 SCHEMA = 1
+_LINES = 40
+"""How many lines the text has at most."""
 
 
 # ---------------------------------------------------------------- text
 
 
 def render_text(found: Explanation, color: bool = False) -> str:
-    """The positions, the waits, the cycle and its causes."""
+    """The causes, the cycle, and the positions and waits that they follow from, in 40 lines at most."""
     lines = _Text(found, Style(color)).lines()
     return "".join(f"{printable_line(line, color)}\n" for line in lines)
 
@@ -41,31 +43,53 @@ class _Text:
         self._model, self._locations = found.model, found.locations
 
     def lines(self) -> Iterator[str]:
+        """The cause, the chain of waits and what the checks say, then the positions and waits that these follow from."""
         found, source = self._found, self._found.source
         line = source.position(found.function.start).line
         where = source.path if source.member is None else f"{source.path}({source.member})"
         yield self._style(BOLD, f"kernel {short_name(found.function.name)}") + f"  {where}:{line}"
-        yield ""
+        shown = 1
+        for part in self._parts():
+            lines = list(part)
+            if not lines:
+                continue
+            left = _LINES - shown - 2
+            yield from ("", *lines[:left])
+            shown += 1 + min(len(lines), left)
+            if len(lines) > left:
+                yield (
+                    self._style(YELLOW, "more")
+                    + ": --output-format json has all positions, waits and findings"
+                )
+                return
+
+    def _parts(self) -> Iterator[Iterable[str]]:
+        """The parts of the text, the most important ones first."""
+        found = self._found
         if found.executed is not None:
-            yield _executed(found.executed)
-            yield ""
-        yield from self._table("positions", map(self._position, found.stops))
-        for number, waiter in enumerate(found.waiters):
-            yield ""
-            yield from self._waiter(number, waiter)
-        if names := list(self._names()):
-            yield ""
-            yield from self._table("where", names)
-        yield ""
-        yield from self._chain()
+            yield (_executed(found.executed),)
         if found.causes:
-            yield ""
             causes = [(cause.what, self._locations.words(cause.sites)) for cause in found.causes]
-            yield from self._table("causes", causes)
+            yield self._table("causes", causes)
+        yield self._chain()
         problems = [("not checked", problem.message, f"line {problem.line}") for problem in found.problems]
         if found.findings or problems:
-            yield ""
-            yield from self._table("tclint check", (*map(self._finding, found.findings), *problems))
+            yield self._table("tclint check", (*self._findings(), *problems))
+        yield self._table("positions", map(self._position, found.stops))
+        chained = found.chain.waiters if found.chain is not None else ()
+        for number in dict.fromkeys((*chained, *range(len(found.waiters)))):
+            yield self._waiter(number, found.waiters[number])
+        if names := list(self._names()):
+            yield self._table("where", names)
+
+    def _findings(self) -> Iterator[Cells]:
+        """The findings, those of one rule and message once with all their lines."""
+        lines: dict[tuple[str, str], list[int]] = {}
+        for finding in self._found.findings:
+            line = self._found.source.position(finding.span.start).line
+            lines.setdefault((finding.rule.id, finding.message), []).append(line)
+        for (rule, message), at in lines.items():
+            yield rule, message, f"line {few(list(map(str, dict.fromkeys(at))))}"
 
     def _table(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
         yield self._style(CYAN, title)
@@ -104,18 +128,14 @@ class _Text:
         stop = self._found.stops[waiter.stop]
         what = ", ".join((waiter.object.name, *self._phase(number, waiter)))
         yield self._style(BOLD, f"wait of {self._who(stop)} at {self._at(stop)}") + f" for {what}"
-        rows = [
-            (
-                operation.deed,
-                self._those(share),
-                self._locations.words((operation.site,)),
-                self._share(share) if operation.certain else "may be on this object",
-            )
-            for operation in waiter.operations
-            for share in operation.shares
-        ]
-        if not rows:
+        alike: dict[tuple[str, str, str], list[int]] = {}
+        for operation in waiter.operations:
+            for share in operation.shares:
+                status = self._share(share) if operation.certain else "may be on this object"
+                alike.setdefault((operation.deed, self._those(share), status), []).append(operation.site)
+        if not alike:
             yield "  no instruction would complete it"
+        rows = [(deed, who, self._locations.words(at), status) for (deed, who, status), at in alike.items()]
         yield from (f"  {line}" for line in columns(rows))
 
     def _phase(self, number: int, waiter: Waiter) -> Iterator[str]:
@@ -166,12 +186,10 @@ class _Text:
             candidates = [op.site for n in rest for op in found.waiters[n].operations]
             if candidates:
                 yield f"  candidates: {self._locations.words(candidates)}"
+            if any(found.stops[found.waiters[n].stop].others for n in rest):
+                yield "  a line stands for several waits: give program counters, with what 'x/i $pc' prints"
         if found.not_replayed:
             yield f"  the phases are unknown: {found.not_replayed}"
-
-    def _finding(self, finding: Finding) -> Cells:
-        line = self._found.source.position(finding.span.start).line
-        return finding.rule.id, finding.message, f"line {line}"
 
 
 def _executed(found: DeadlockedLaunch) -> str:

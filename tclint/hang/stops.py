@@ -42,6 +42,8 @@ class Stop:
     """The positions as they were given."""
     expected: bool
     """Whether any of *threads* reaches this instruction, as far as is known of the kernel."""
+    others: frozenset[int] = frozenset()
+    """Other instructions at which these threads may be instead: a line of the source stands for several."""
 
 
 _KINDS: dict[Barrier | None, str] = {
@@ -72,10 +74,26 @@ class Stops:
     def all(self, positions: Iterable[CodePosition], table: LineTable | None) -> list[Stop]:
         """The threads that are at each instruction, in program order. Raises PositionError."""
         found: dict[int, list[CodePosition]] = {}
+        others: dict[int, set[int]] = {}
         for position in positions:
-            for site in self._sites_of(position, table):
+            sites = self._reached(self._sites_of(position, table), position)
+            for site in sites:
                 found.setdefault(site, []).append(position)
-        return [self._stop(site, at) for site, at in sorted(found.items())]
+                others.setdefault(site, set()).update(
+                    i
+                    for i in sites
+                    if i != site and self._threads(site, position) & self._threads(i, position)
+                )
+        return [self._stop(site, at, frozenset(others[site])) for site, at in sorted(found.items())]
+
+    def _threads(self, site: int, position: CodePosition) -> int:
+        """The threads of a position that reach an instruction, as far as is known of the kernel."""
+        here = -1 if position.warp is None else position.lanes << 32 * position.warp
+        return self.sites.threads(site) & here
+
+    def _reached(self, sites: list[int], position: CodePosition) -> list[int]:
+        """Those of *sites* that threads of the position reach; all of them if there is none."""
+        return [site for site in sites if self._threads(site, position)] or sites
 
     def _sites_of(self, position: CodePosition, table: LineTable | None) -> list[int]:
         """The instruction of a position, or the copies of it that were inlined."""
@@ -139,7 +157,7 @@ class Stops:
             waits = [i for i in self.model.awaits(Barrier.MBARRIER) if cfg.block_of[i] in body]
             yield from waits if len(waits) == 1 else ()
 
-    def _stop(self, site: int, positions: Sequence[CodePosition]) -> Stop:
+    def _stop(self, site: int, positions: Sequence[CodePosition], others: frozenset[int]) -> Stop:
         """The threads at an instruction, by its *positions*. Raises PositionError if a CTA does not have such a warp."""
         may = self.sites.threads(site)
         named = 0
@@ -161,6 +179,7 @@ class Stops:
             warps=self._counted(positions),
             given=tuple(dict.fromkeys(map(str, positions))),
             expected=not every or named & may != 0,
+            others=others,
         )
 
     @staticmethod

@@ -6,7 +6,7 @@ only after a wait is not executed before that wait completes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property, reduce
@@ -16,6 +16,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.role_paths import calls, dominated_by, whole_program
 from tclint.analyses.setmaxnreg import raises
+from tclint.hang.skipped import SkippedArrivals
 from tclint.hang.stops import CLUSTER, CTA_BARRIER, GRID, LANES, MBARRIER, REGISTERS, RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.callees import SYSTEM_CALLS
@@ -85,6 +86,8 @@ class Completer:
     certain: bool
     """Whether it is known to be on the object."""
     shares: tuple[Share, ...]
+    skipping: tuple[int, ...] = ()
+    """The instructions that decide on data whether a needed arrival is executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class Waiter:
     operations: tuple[Completer, ...]
     short: bool = False
     """Whether a CTA barrier counts more threads than use it, so that it never completes."""
+    placed: bool = True
+    """Whether the threads are at this wait; False: the positions leave several, not all of which are short."""
     next: tuple[int, ...] = ()
     """The indices of the waiters after whose waits an operation would follow."""
 
@@ -112,12 +117,10 @@ class Waiter:
 
     @property
     def open(self) -> bool:
-        """Whether an operation may still be executed, or it is unknown which operations there are."""
-        return not self.short and (
-            not self.object.known
-            or any(not operation.certain for operation in self.operations)
-            or any(share.status is CompletionStatus.RUNNING for share in self.shares)
-        )
+        """Whether an operation may still be executed, or it is unknown which operations there are, or which wait it is."""
+        unknown = not self.object.known or any(not operation.certain for operation in self.operations)
+        running = any(share.status is CompletionStatus.RUNNING for share in self.shares)
+        return not self.placed or (not self.short and (unknown or running))
 
 
 class Waits:
@@ -127,16 +130,58 @@ class Waits:
         self.sites, self.model = sites, sites.model
         self.stops = stops
         self._mbarriers = sites.model.fact(Mbarriers)
+        self.skipped = SkippedArrivals(sites)
 
     @cached_property
     def waiters(self) -> list[Waiter]:
         """The waiters, each with the operations that would complete its wait."""
         found = [
-            self._counted(Waiter(index, object_, threads, tuple(self._operations(index, object_, threads))))
+            self._counted(
+                Waiter(
+                    index, object_, threads, self._skipped(object_, self._operations(index, object_, threads))
+                )
+            )
             for index, stop in enumerate(self.stops)
             for object_, threads in self._objects(stop)
         ]
-        return [replace(waiter, next=self._next(n, found)) for n, waiter in enumerate(found)]
+        short = {self.stops[waiter.stop].site for waiter in found if waiter.short}
+        return [
+            replace(waiter, placed=self._placed(waiter, short), next=self._next(n, found))
+            for n, waiter in enumerate(found)
+        ]
+
+    def _skipped(self, object_: Object, operations: Iterable[Completer]) -> tuple[Completer, ...]:
+        """*operations*, with what skips those that each phase of an mbarrier needs."""
+        every = tuple(operations)
+        if object_.ring is None or not self.skipped.needs_all(object_.ring):
+            return every
+        return tuple(
+            replace(operation, skipping=self._skipping(operation, every))
+            if operation.deed == "arrive"
+            else operation
+            for operation in every
+        )
+
+    def _skipping(self, operation: Completer, every: Collection[Completer]) -> tuple[int, ...]:
+        """What skips an arrival of threads that are blocked at a wait before it."""
+        found: list[int] = []
+        for share in operation.shares:
+            if share.status is not CompletionStatus.BLOCKED:
+                continue
+            alike = [
+                each.site
+                for each in every
+                if each.deed == "arrive"
+                and any(s.at == share.at and s.threads & share.threads for s in each.shares)
+            ]
+            for ring in self._mbarriers.rings_at(self.stops[share.at].site):
+                found += self.skipped.branches(operation.site, alike, share.threads, ring)
+        return tuple(sorted(dict.fromkeys(found)))
+
+    def _placed(self, waiter: Waiter, short: Collection[int]) -> bool:
+        """Whether the threads are at the wait, or at one of several that are all *short*."""
+        others = self.stops[waiter.stop].others
+        return not others or (waiter.short and others <= set(short))
 
     def _counted(self, waiter: Waiter) -> Waiter:
         """*waiter*, short if each operation on its CTA barrier counts more threads than use it."""
@@ -160,15 +205,19 @@ class Waits:
 
     @staticmethod
     def _next(number: int, every: Sequence[Waiter]) -> tuple[int, ...]:
-        """The waiters that a waiter waits for; itself only if it waits for no other one."""
+        """The waiters that a waiter waits for, those that may have skipped an arrival first; itself only if no other one."""
         waiter = every[number]
-        blocking = [share for share in waiter.shares if share.status is CompletionStatus.BLOCKED]
-        own = any(share.status is CompletionStatus.OWN for share in waiter.shares)
-        after = [
-            n
-            for n, other in enumerate(every)
-            if any(other.stop == share.at and other.threads & share.threads for share in blocking)
+        ordered = sorted(waiter.operations, key=lambda operation: not operation.skipping)
+        blocking = [
+            s for operation in ordered for s in operation.shares if s.status is CompletionStatus.BLOCKED
         ]
+        own = any(share.status is CompletionStatus.OWN for share in waiter.shares)
+        after = dict.fromkeys(
+            n
+            for share in blocking
+            for n, other in enumerate(every)
+            if other.stop == share.at and other.threads & share.threads
+        )
         return tuple(after) if after or not own else (number,)
 
     # ------------------------------------------------------------ objects

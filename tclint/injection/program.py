@@ -15,12 +15,14 @@ from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint.injection.build import CaptureError, cupti_libraries, injection_library
 
-__all__ = ["LIMIT", "SECONDS", "Captured", "Wanted", "complete", "record", "scratch"]
+__all__ = ["LIMIT", "SECONDS", "Captured", "Wanted", "complete", "launched", "record", "scratch"]
 
 LIMIT = 1 << 30
 """Bytes of memory that are recorded at most, unless the user gives another limit."""
 SECONDS = 10.0
 """How long a recorded launch may take before it counts as hanging."""
+_NEVER = 1 << 62
+"""The number of a launch that no program reaches."""
 _POLL = 0.2
 _GRACE = 5.0
 """Seconds that a program with a hanging kernel has to end."""
@@ -63,26 +65,46 @@ def scratch(folder: Path) -> Path:
 
 def record(command: Sequence[str], folder: Path, wanted: Wanted) -> Captured:
     """Run *command* and record the launch that is *wanted* to *folder*. Raises :class:`CaptureError`."""
+    temporary = scratch(folder)
+    try:
+        code, environment = _injected(command, temporary, wanted)
+        return complete(temporary, folder, wanted, environment, code)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def launched(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Run *command* and record nothing: the names of the kernels that it launches, in the order of their first launches,
+    and of those that a CUDA graph launches. Raises :class:`CaptureError`, also if no kernel was launched."""
+    nothing = Wanted(nth=_NEVER)
+    with tempfile.TemporaryDirectory(prefix="tclint.list-") as name:
+        temporary = Path(name)
+        code, _ = _injected(command, temporary, nothing)
+        logs = [line.partition(" ") for path in sorted(temporary.iterdir()) for line in _log(path)]
+        found = [
+            list(dict.fromkeys(n for word, _, n in logs if word == w)) for w in ("kernel", "graph-kernel")
+        ]
+        if not any(found):
+            raise CaptureError(_nothing(temporary, nothing, code))
+    return found[0], found[1]
+
+
+def _injected(command: Sequence[str], temporary: Path, wanted: Wanted) -> tuple[int, dict[str, str]]:
+    """The exit code of *command*, run with the library that records to *temporary*, and its environment."""
     if other := os.environ.get("CUDA_INJECTION64_PATH"):
         raise CaptureError(
             f"CUDA_INJECTION64_PATH is set: the driver loads {other}, and one such library only"
         )
-    library = injection_library()
-    temporary = scratch(folder)
-    try:
-        environment = os.environ | {
-            "CUDA_INJECTION64_PATH": str(library),
-            "TCLINT_CAPTURE_FOLDER": str(temporary),
-            "TCLINT_CAPTURE_KERNEL": wanted.kernel,
-            "TCLINT_CAPTURE_NTH": str(wanted.nth),
-            "TCLINT_CAPTURE_LIMIT": str(wanted.limit),
-            "TCLINT_CAPTURE_SECONDS": str(wanted.seconds),
-            "TCLINT_CAPTURE_CUPTI": ":".join(cupti_libraries()),
-        }
-        code = _run(command, environment, temporary)
-        return complete(temporary, folder, wanted, environment, code)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    environment = os.environ | {
+        "CUDA_INJECTION64_PATH": str(injection_library()),
+        "TCLINT_CAPTURE_FOLDER": str(temporary),
+        "TCLINT_CAPTURE_KERNEL": wanted.kernel,
+        "TCLINT_CAPTURE_NTH": str(wanted.nth),
+        "TCLINT_CAPTURE_LIMIT": str(wanted.limit),
+        "TCLINT_CAPTURE_SECONDS": str(wanted.seconds),
+        "TCLINT_CAPTURE_CUPTI": ":".join(cupti_libraries()),
+    }
+    return _run(command, environment, temporary), environment
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], temporary: Path) -> int:

@@ -21,7 +21,9 @@ __all__ = ["find", "not_found"]
 
 _NO_PTX = (
     "only SASS of the kernel was found. Compile it with PTX: nvcc -gencode arch=compute_90a,code=[compute_90a,sm_90a]"
-    " or nvcc --keep; CUTE_DSL_KEEP_PTX=1 for CuTe DSL; an existing TRITON_CACHE_DIR for Triton and Inductor"
+    " or nvcc --keep; CUTE_DSL_KEEP_PTX=1 for CuTe DSL; CUPY_COMPILE_WITH_PTX=1 for CuPy; MOSAIC_GPU_DUMP_PTX=1"
+    " MOSAIC_GPU_DUMP_TO=. for Pallas on Mosaic GPU; an existing TRITON_CACHE_DIR for Triton and Inductor."
+    " XLA, cuBLAS and cuDNN keep no PTX of their kernels"
 )
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _MAX_OBJECT = 1 << 30

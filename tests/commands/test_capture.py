@@ -50,6 +50,15 @@ def test_the_program_keeps_its_own_options(invoke: Any) -> None:
     assert asked == [("python", "x.py", "--nth", "9"), "tclint.capture", Wanted("gemm*", 3, 2048, 10.0)]
 
 
+def test_kernels_are_listed_one_a_line(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "launched", lambda command: (["init", "gemm\x1b"], ["gemm"]))
+    code, out, err, asked = invoke("--list", "--", "x")
+    assert (code, asked) == (0, [])
+    assert out.splitlines()[0] == "init"
+    assert "\x1b" not in out
+    assert err == "gemm: launched by a CUDA graph, which cannot be recorded\n"
+
+
 @pytest.mark.parametrize(
     ("text", "count"), [("4096", 4096), ("3M", 3 << 20), ("1GiB", 1 << 30), ("2kb", 2048)]
 )

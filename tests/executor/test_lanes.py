@@ -1053,3 +1053,70 @@ def test_cvt_takes_the_low_bits_of_a_wider_register(instruction: str, result: in
     narrow = wide.astype(sources(match)[0])
     function = LANES[match.form.name](match)
     assert function(wide).tolist() == function(narrow).tolist() == [result] * 32
+
+
+HALVES = [0x7C01, 0x7DFF, 0x7E00, 0x7E01, 0x7FFF, 0xFC01, 0xFE00, 0xFFFF]
+BRAIN = [0x7F81, 0x7FC0, 0x7FC1, 0x7FFF, 0xFF81, 0xFFC0, 0xFFFF]
+SINGLE = [
+    0x7F800001,
+    0x7FBFFFFF,
+    0x7FC00000,
+    0x7FC00001,
+    0x7FFFFFFF,
+    0xFF800001,
+    0xFFC00000,
+    0xFFC12345,
+    0xFFFFFFFF,
+]
+DOUBLE = [
+    0x7FF0000000000001, 0x7FF7FFFFFFFFFFFF, 0x7FF8000000000000, 0x7FF8000000012345, 0x7FFFFFFFFFFFFFFF,
+    0xFFF0000000000001, 0xFFF8000000000000, 0xFFF8ABCDEF012345, 0xFFFFFFFFFFFFFFFF,
+]  # fmt: skip
+QUIET = [x | 1 << 51 for x in DOUBLE]
+LARGE = [0x7FFFFFFF]
+NANS: dict[str, tuple[list[int], list[int]]] = {
+    "neg.f16": (HALVES, [0x7FFF]),
+    "neg.bf16": (BRAIN, [0x7FFF]),
+    "neg.f16x2": ([0x7C01FE01, 0x3C00FFFF, 0xFFFFBC00], [0x7FFF7FFF, 0xBC007FFF, 0x7FFF3C00]),
+    "neg.bf16x2": ([0x7C01FE01, 0x3C00FFFF, 0xFFFFBC00], [0xFC017E01, 0xBC007FFF, 0x7FFF3C00]),
+    "neg.f32": (SINGLE, LARGE),
+    "neg.ftz.f32": (SINGLE, LARGE),
+    "neg.f64": (DOUBLE, QUIET),
+    "abs.f16": (HALVES, [0x7FFF]),
+    "abs.bf16": (BRAIN, [0x7FFF]),
+    "abs.f16x2": ([0x7C01FE01, 0x3C00FFFF, 0xFFFFBC00], [0x7FFF7FFF, 0x3C007FFF, 0x7FFF3C00]),
+    "abs.bf16x2": ([0x7C01FE01, 0x3C00FFFF, 0xFFFFBC00], [0x7C017E01, 0x3C007FFF, 0x7FFF3C00]),
+    "abs.f32": (SINGLE, LARGE),
+    "abs.f64": (DOUBLE, QUIET),
+    "cvt.rn.tf32.f32": (SINGLE, [0x7FFFE000]),
+    "cvt.rz.relu.tf32.f32": (SINGLE, [0x7FFFE000]),
+    "cvt.f64.f32": (
+        SINGLE,
+        [
+            0x7FF8000020000000, 0x7FFFFFFFE0000000, 0x7FF8000000000000, 0x7FF8000020000000, 0x7FFFFFFFE0000000,
+            0xFFF8000020000000, 0xFFF8000000000000, 0xFFF82468A0000000, 0xFFFFFFFFE0000000,
+        ],
+    ),
+    "cvt.ftz.f64.f32": (SINGLE, [0x7FFFFFFFE0000000]),
+    "cvt.rn.f32.f64": (
+        DOUBLE,
+        [0x7FC00000, 0x7FFFFFFF, 0x7FC00000, 0x7FC00000, 0x7FFFFFFF, 0xFFC00000, 0xFFC00000, 0xFFC55E6F, 0xFFFFFFFF],
+    ),
+    "cvt.rn.f16.f64": (DOUBLE, [0x7E00, 0x7FFF, 0x7E00, 0x7E00, 0x7FFF, 0xFE00, 0xFE00, 0xFE2A, 0xFFFF]),
+    "cvt.rp.f16.f64": (DOUBLE, [0x7E00, 0x7FFF, 0x7E00, 0x7E00, 0x7FFF, 0xFE00, 0xFE00, 0xFE2A, 0xFFFF]),
+    "cvt.rn.bf16.f64": (DOUBLE, [0x7FC0, 0x7FFF, 0x7FC0, 0x7FC0, 0x7FFF, 0xFFC0, 0xFFC0, 0xFFC5, 0xFFFF]),
+    "cvt.rn.f16.f32": (SINGLE, [0x7FFF]),
+    "cvt.f32.f16": (HALVES, LARGE),
+    "cvt.f32.bf16": (BRAIN, [x << 16 for x in BRAIN]),
+    "cvt.rni.f64.f64": (DOUBLE, QUIET),
+    "tanh.approx.f32": (SINGLE, LARGE),
+    "sqrt.rn.f64": (DOUBLE, QUIET),
+}  # fmt: skip
+"""An opcode -> NaNs, and the results; a single result is that of each."""
+
+
+@pytest.mark.parametrize("opcode", NANS)
+def test_the_nan_is_that_of_the_hardware(opcode: str) -> None:
+    """Of each conversion, negation and absolute value of a NaN, as an H200 answered (driver 580.159.04)."""
+    operands, results = NANS[opcode]
+    assert run(opcode, operands) == results * (len(operands) // len(results))

@@ -343,6 +343,17 @@ def test_the_shape_of_the_ctas_may_come_from_a_launch_file(tmp_path: Path) -> No
 TEXT = """\
 kernel handoff  k.ptx:6
 
+causes
+  each wait of the cycle is for phase 0 at first, and each arrival follows one of them: one wait must begin with parity 1, or one arrival must precede the waits  line 41, 53, 58, 45
+
+cycle of waits
+  warp 0 at line 41  for mbarrier pong
+  warp 1 at line 53  for mbarrier ping
+  what arrives at mbarrier ping follows the first of these waits
+
+tclint check
+  MB016  deadlock: phase 0 of mbarrier pong receives 0 of 32 arrivals, and all remaining threads are blocked as well  line 41
+
 positions
   warp 0  mbarrier.try_wait  line 41
   warp 1  mbarrier.try_wait  line 53
@@ -356,11 +367,6 @@ wait of warp 1 at line 53 for mbarrier ping, parity i & 1, in a replay phase 0: 
 where
   j  0, then +1 each iteration  loop from line 37
   i  0, then +1 each iteration  loop from line 51
-
-cycle of waits
-  warp 0 at line 41  for mbarrier pong
-  warp 1 at line 53  for mbarrier ping
-  what arrives at mbarrier ping follows the first of these waits
 """
 
 
@@ -479,12 +485,18 @@ def test_machine_code_without_a_line_table_is_an_error(tmp_path: Path) -> None:
     assert (code, "has no line table" in out) == (2, True)
 
 
-def test_the_instruction_after_a_barrier_has_the_line_of_the_barrier() -> None:
+def test_what_follows_a_barrier_has_its_line_up_to_where_a_warp_stops() -> None:
+    """A warp that waits executes instructions of fixed latency, and stops at the first other one."""
     table = parsed(
         '.section .text.k,"ax"\n//## File ".nv_debug_ptx_txt", line 7\n/*0000*/ BAR.SYNC.DEFER_BLOCKING 0x0 ;\n'
-        '//## File ".nv_debug_ptx_txt", line 9\n/*0010*/ LDS R1, [R2] ;\n/*0020*/ EXIT ;\n'
+        '//## File ".nv_debug_ptx_txt", line 9\n/*0010*/ IADD3 R1, R2, 0x1, RZ ;\n/*0020*/ @!P0 MOV R3, R1 ;\n'
+        "/*0030*/ LDS R1, [R2] ;\n/*0040*/ MOV R1, R2 ;\n"
+        '//## File ".nv_debug_ptx_txt", line 12\n/*0050*/ BAR.SYNC.DEFER_BLOCKING 0x0 ;\n'
+        '.L_x_1:\n//## File ".nv_debug_ptx_txt", line 13\n/*0060*/ LDS R1, [R2] ;\n'
     )
-    assert [table.at(offset, "k").line for offset in (0, 0x10, 0x20)] == [7, 7, 9]
+    lines = [table.at(offset, "k").line for offset in range(0, 0x50, 0x10)]
+    assert lines == [7, 7, 7, 7, 9]
+    assert [table.at(offset, "k").line for offset in (0x50, 0x60)] == [12, 13]  # a loop begins
     with pytest.raises(PositionError, match="has no function other"):
         table.at(0, "other")
 

@@ -120,6 +120,11 @@ def test_threads_of_cuda_gdb_are_preferred_to_warps() -> None:
     ]
 
 
+def test_the_program_counter_is_used_where_there_is_a_line_as_well() -> None:
+    row = "*  (0,0,0)   (0,0,0)     (0,0,0)  (31,0,0)    32 0x00007f16777ac810  common.h    22\n"
+    assert read(KERNELS + row + COUNTER) == [CodePosition(offset=1552, kernel="ring", cta=0, warp=0)]
+
+
 def test_threads_with_a_line_need_no_address() -> None:
     row = "*  (0,0,0)   (0,0,0)     (1,0,0)  (31,0,0)    192 0x00007f16777ac810  ring.cu    41\n"
     found = read(KERNELS + row)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tclint.injection.build import CaptureError
-from tclint.injection.program import Captured, Wanted, record
+from tclint.injection.program import Captured, Wanted, launched, record
 from tests.injection.conftest import compiled
 from tests.tools.recordings import DOUBLE
 
@@ -87,6 +87,28 @@ def test_what_was_launched_is_named_if_nothing_matches(
     assert "no kernel named 'gemm*'" in refused(capture, "double", "other", kernel="gemm*")
     assert "launched were double, other" in refused(capture, "double", "other", kernel="gemm*")
     assert [path.name for path in tmp_path.iterdir()] == ["double.ptx"]
+
+
+@pytest.fixture
+def listed(with_stub: WithStub, tmp_path: Path) -> Callable[..., tuple[list[str], list[str]]]:
+    """The kernels of the program that launches *kernels*."""
+
+    def run(*kernels: str) -> tuple[list[str], list[str]]:
+        ptx = tmp_path / "double.ptx"
+        ptx.write_text(DOUBLE)
+        return launched([str(with_stub() / "host"), str(ptx), *kernels])
+
+    return run
+
+
+def test_the_kernels_of_a_program_are_listed(
+    listed: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
+) -> None:
+    assert listed("double", "other", "double") == (["double", "other"], [])
+    assert listed("+double")[1] == ["double"]
+    assert [path.name for path in tmp_path.iterdir() if "incomplete" in path.name] == []
+    with pytest.raises(CaptureError, match=r"launched were no kernels$"):
+        listed()
 
 
 def test_fewer_launches_than_the_number_that_is_wanted_are_counted(capture: Callable[..., Captured]) -> None:
