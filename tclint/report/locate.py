@@ -126,7 +126,7 @@ def place(what: Finding | Step) -> SourceLocation | None:
     """
     if what.source_location is not None or isinstance(what, Step):
         return what.source_location
-    steps = (step.source_location for step in reversed(what.steps))
+    steps = (step.source_location for step in reversed(what.steps) if not step.aside)
     return next((location for location in steps if location is not None and location.text is not None), None)
 
 
