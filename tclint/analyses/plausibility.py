@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.effects import Barrier
 from tclint.values import PathCondition, UniformityScope
@@ -216,7 +217,7 @@ class Skipped(NamedTuple):
     """When the path does so, as an expression; empty if that cannot be written."""
 
 
-def skipped(model: KernelModel, path: Path, sites: Iterable[int]) -> Skipped | None:
+def skipped(model: Kernel, path: Path, sites: Iterable[int]) -> Skipped | None:
     """The last of *sites* that *path* would have executed but for a branch or a guard; None if there is none."""
     sites, cfg, values = sorted(sites), model.cfg, model.values
     branch, site, decided = -1, -1, -1

@@ -8,13 +8,14 @@ from functools import partial
 from typing import NamedTuple
 
 from tclint.analyses.groups import Groups
-from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.model import FactQuery
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout, most_plausible_path
 from tclint.checks import Mark
 from tclint.checks._repairs import PendingInGroup, group_repairs
 from tclint.checks._wording import avoided
 from tclint.dataflow import EXIT, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
+from tclint.dataflow.kernel import Kernel
 from tclint.findings.edits import Repair
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.sync.operations import OPEN, OVERDUE
@@ -84,7 +85,7 @@ class PendingReason(NamedTuple):
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, equivalent))
 
 
-def _late(model: KernelModel, end: int, waits: Collection[int]) -> tuple[Mark, ...]:
+def _late(model: Kernel, end: int, waits: Collection[int]) -> tuple[Mark, ...]:
     """The step about the first of *waits* that only executes after *end*."""
     cfg = model.cfg
     here = cfg.block_of[end]

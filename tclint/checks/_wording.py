@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from tclint.analyses.execution import Condition
-from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import skipped
 from tclint.checks import Mark
 from tclint.dataflow import Path
@@ -51,9 +50,7 @@ def only_if(condition: str) -> str:
     return f", if {condition}" if condition else ""
 
 
-def avoided(
-    model: KernelModel, path: Path, waits: Iterable[int], role: str | None = None
-) -> tuple[Mark, ...]:
+def avoided(model: Kernel, path: Path, waits: Iterable[int], role: str | None = None) -> tuple[Mark, ...]:
     """The steps about the branch by which a *path* of the threads *role* avoids the last of the *waits* that it would have
     executed; none if it avoids none."""
     found = skipped(model, path, waits)

@@ -6,8 +6,8 @@ import pytest
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.verdicts import verdicts
+from tests.tools.matrices import wgmma
 from tests.tools.support import kernel, last_kernel
-from tests.verdicts.test_matrices import wgmma
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n.shared .align 128 .b8 tile[32768];\n"
 START = """ld.param.u32 %r9, [number];

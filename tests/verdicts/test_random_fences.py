@@ -11,8 +11,8 @@ import pytest
 
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.verdicts import verdicts
+from tests.tools.rings import Selector
 from tests.tools.support import kernel, last_kernel
-from tests.verdicts.test_random_phases import Selector
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n.shared .align 128 .b8 data[1024];\n"
 TRIPS = (1, 2, 3, 4)
