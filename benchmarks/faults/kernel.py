@@ -200,7 +200,7 @@ def ordered_by_barriers(kernel: Kernel) -> frozenset[int]:
 
 
 def about_barriers(kernel: Kernel) -> frozenset[int]:
-    """What a finding about a barrier of the CTA or the cluster may name."""
+    """What a finding about a CTA barrier or a cluster barrier may name."""
     return (
         ordered_by_barriers(kernel)
         | of_peers(kernel)

@@ -800,7 +800,7 @@ def test_what_other_warps_copied_is_found_in_ctas_of_unknown_size(
         (("cp.async.wait_all;",), ""),
         ((COMMIT, wait(1)), "no later wait covers it"),
         ((wait(), COMMIT), "no later wait covers it"),
-        # Who waits for the mbarrier knows that the copy is complete.
+        # A thread that waits for the mbarrier knows that the copy is complete.
         ((TRACK,), ""),
         # What reads the bytes is the defect.
         ((READ,), "reads shared memory"),
