@@ -421,7 +421,7 @@ def test_a_read_before_a_bulk_copy_is_a_note_that_is_shown(before: str, confiden
 def test_by_the_letter_a_copy_follows_reads_and_writes_of_the_bytes_through_a_fence(
     first: str, fence: str
 ) -> None:
-    """Two proxies access the same bytes, whichever access comes first and whatever was measured of it."""
+    """Two proxies access the same bytes: neither which access comes first matters, nor what was measured."""
     findings = by_rule(lint(text(f"{first}\n{fence}\n{SYNC}\n{IN}"), selected=Selected(strict=True)), "PR004")
     expected = [] if fence else [(Severity.WARNING, Confidence.MEDIUM)]
     assert [(f.severity, f.confidence) for f in findings] == expected
