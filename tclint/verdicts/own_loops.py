@@ -5,10 +5,17 @@ is computed, from what the registers held when the thread entered the part, by t
 *observes* others, by a load of memory that they may write or by the test of an mbarrier, then what other threads do does not
 decide how often the thread passes the branch before it leaves.
 
-That is shown of one branch of each part, and then of the parts that are left without its block, inner loops for instance: a
-thread cannot stay in these, so it executes the branch again and again until it leaves. A branch on data that has its join
-before the deciding one is passed does not matter, unless what decides is computed in between: which of its sides is executed
-is then decided by the data.
+A part decides itself in one of two ways.
+
+- A *counter* ends it: a branch that leaves it compares a register with a value that does not change in the part, and one
+  addition of a constant is executed from each pass of the branch to the next. A thread that passes the branch again and again
+  leaves in the end. So the same is asked of the parts that are left without its block, inner loops for instance.
+- Nothing observed decides *any* branch that leaves it. Then the same is asked of the parts that are left without the blocks by
+  which threads enter it: these are inner loops, in which a thread may wait as well.
+
+It is not enough that one branch is decided by the thread alone, since its condition may never hold: then another one ends the
+loop. A branch on data that has its join before the deciding one is passed does not matter, unless what decides is computed in
+between: which of its sides is executed is then decided by the data.
 
 That a loop which decides itself ends is not shown, but taken for granted. This is the trusted side of a proof: from the
 instructions and the edges of the graph alone, it enumerates the loops that may wait for others.
@@ -17,10 +24,11 @@ instructions and the edges of the graph alone, it enumerates the loops that may 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.loops import strongly_connected
-from tclint.ir.nodes import Function, Instruction, Memory, Symbol
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Symbol
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Exchange
 from tclint.verdicts.checker import Graph
@@ -29,6 +37,8 @@ from tclint.verdicts.uniform import MOVES
 __all__ = ["ObservingLoop", "observing_loops"]
 
 
+_MAX_COPIES = 4
+"""The instructions that are followed from a counter to itself: one addition and copies."""
 _LOCAL = -2
 """What stands for all of local memory among registers."""
 
@@ -67,9 +77,15 @@ def observing_loops(
             yield ObservingLoop(graph.blocks[max(part)][-1], -1)
         elif any(i in observing for b in part for i in graph.blocks[b]):
             found = {b: loop.decided_by(b) for b in exits}
-            own = next((b for b, by in found.items() if by is None), exits[0])
-            work += () if found[own] is not None else _components(graph, part - {own})
-            yield ObservingLoop(graph.blocks[own][-1], found[own])
+            counted = [b for b, by in found.items() if by is None and loop.counts(b)]
+            if counted:
+                work += _components(graph, part - set(counted[:1]))
+            elif not any(by is not None for by in found.values()):
+                work += _components(graph, part - loop.entered)
+            site, by = next(
+                ((b, by) for b, by in found.items() if by is not None and not counted), (exits[0], None)
+            )
+            yield ObservingLoop(graph.blocks[site][-1], by)
 
 
 def _observes(function: Function, site: int, unchanging: Callable[[int], bool]) -> bool:
@@ -161,6 +177,57 @@ class _Loop:
                 for branch in regions.get(self.block_of[i], ()):
                     work += self._deciding(branch)
         return None
+
+    @cached_property
+    def entered(self) -> frozenset[int]:
+        """The blocks by which a thread enters the part."""
+        outside = (
+            edge.target
+            for b, edges in enumerate(self.graph.successors)
+            if b not in self.part
+            for edge in edges
+        )
+        return self.part.intersection((0, *outside))
+
+    def counts(self, block: int) -> bool:
+        """Whether the branch of *block* compares a counter with a value that does not change in the part.
+
+        A counter that is compared for equality takes all values, as its step is odd.
+        """
+        guard = self.instructions[self.graph.blocks[block][-1]].guard
+        tests = self.writers.get(guard, ()) if guard >= 0 else ()
+        if len(tests) != 1 or not self._each_time(self.block_of[tests[0]], block):
+            return False
+        match, test = self.instructions[tests[0]].match, self.instructions[tests[0]]
+        if match is None or match.form.compute != "setp" or test.guard >= 0 or len(test.operands) != 3:
+            return False
+        changing = {r for r in test.reads if r in self.writers}
+        step = self._step(changing.pop(), block) if len(changing) == 1 else 0
+        return bool(step) and (step & 1 == 1 or match.relation not in ("eq", "ne"))
+
+    def _step(self, register: int, block: int) -> int:
+        """What is added to *register* from each pass of *block* to the next, a constant; 0 if that is not known."""
+        at, total = register, 0
+        for _ in range(_MAX_COPIES):
+            writers = self.writers.get(at, ())
+            if len(writers) != 1 or not self._each_time(self.block_of[writers[0]], block):
+                return 0
+            instruction = self.instructions[writers[0]]
+            match, a, b = instruction.match, instruction.named("a"), instruction.named("b")
+            if match is None or instruction.guard >= 0 or not isinstance(a, int):
+                return 0
+            if match.form.compute in ("add", "sub") and isinstance(b, Immediate):
+                total += int(b.value) if match.form.compute == "add" else -int(b.value)
+            elif match.form.compute != "mov":
+                return 0
+            at = a
+            if at == register:
+                return total
+        return 0
+
+    def _each_time(self, block: int, end: int) -> bool:
+        """Whether a thread passes *block* from each pass of *end* to the next."""
+        return block == end or not any(end in part for part in _components(self.graph, self.part - {block}))
 
     def _deciding(self, block: int) -> list[int]:
         """The registers that decide by which edge a thread leaves *block*."""

@@ -51,18 +51,39 @@ class OwnMbarriers:
         )
 
     def _is_first(self, init: int, at: MbarrierLocation) -> bool:
-        """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it, and none
-        after an ``mbarrier.inval``."""
-        threads = self.model.views.context_of(init).threads
+        """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it or without
+        it, and none after an ``mbarrier.inval``."""
         named = {i: e for i, e in self.mbarriers.sites.items() if self.may_name(i, at)}
         ends = [i for i, effects in named.items() if effects.resource is Resource.MBARRIER_INVAL]
         used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
         return (
-            threads & (threads - 1) == 0
-            and self.cfg.block_of[init] not in self.cfg.in_cycle
+            self.cfg.block_of[init] not in self.cfg.in_cycle
+            and all(self._is_executed(init, i) for i in used)
             and not any(self.model.reaches(i, init) for i in (*used, *ends))
             and not any(self.model.reaches(end, i) for end in ends for i in used)
         )
+
+    def _is_executed(self, init: int, use: int) -> bool:
+        """Whether one thread certainly executes *init* in a launch in which *use* is executed.
+
+        Its number alone decides that, or what decides the use as well.
+        """
+        threads, instruction = self.model.views.context_of(init).threads, self.model.instruction(init)
+        if not threads or threads & (threads - 1):
+            return False
+        blocks, before = self.cfg.blocks, self.values.before
+        of_init, of_use = (self.cfg.control_dependences(self.cfg.block_of[i]) for i in (init, use))
+        deciding = frozenset(of_init) - frozenset(of_use)
+        if any(edge.predicate < 0 for edge in deciding):
+            return False
+        required = [(before(e.predicate, blocks[e.source].end - 1), e.value) for e in deciding]
+        if instruction.guard >= 0:
+            required.append((before(instruction.guard, init), not instruction.negated))
+        for p, truth in required:
+            mask = self.values.mask(p if truth else self.values.negate(p))
+            if mask is None or mask & threads == 0:
+                return False
+        return True
 
     def may_name(self, site: int, at: MbarrierLocation) -> bool:
         """Whether an instruction may name the mbarrier at a location."""

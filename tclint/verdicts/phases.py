@@ -173,8 +173,8 @@ def positions(
         for edge in edges:
             before.setdefault(edge.target, set()).add(b)
     block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
-    at, ends = dict[int, int](), dict[int, list[int]]()
-    for site in sorted(events):
+    at, ends = dict[int, int](), dict[int, list[tuple[int, int]]]()
+    for site in events:
         block, passed = block_of[site], set[int]()
         while not together(block) and block not in passed and len(before.get(block, ())) == 1:
             passed.add(block)
@@ -182,10 +182,11 @@ def positions(
         if not together(block):
             continue
         if passed:
-            ends.setdefault(block, []).append(site)
+            ends.setdefault(block, []).append((len(passed), site))
         else:
             at[site] = block
-    return at, ends
+    # Of two on one path the earlier one is in the block that fewer branches lead to, whatever the order of the text is.
+    return at, {block: [site for _, site in sorted(found)] for block, found in ends.items()}
 
 
 class Phases:

@@ -15,6 +15,7 @@ from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
+from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.epochs import Counters, Numbers
@@ -95,7 +96,7 @@ class Tracked:
         if effects.transacts:
             return self._copy(site, thread) if effects.query is None else None
         size, amount = self.model.constant_of(site, "tx"), self.mbarriers.mbarriers.amount(site)
-        alone = size is not None and amount == 1 and not instruction.match.drops
+        alone = size is not None and size <= MAX_COUNT and amount == 1 and not instruction.match.drops
         return Event(Kind.ARRIVAL, thread, size or 0) if alone else None
 
     def _copy(self, site: int, thread: int) -> Event | None:
@@ -107,6 +108,8 @@ class Tracked:
         known = known and bool(match.form.roles.keys() & {"bytes", "tensormap"})
         if match.multicast or match.of_pair or address is None or not known or not self._here(address):
             return None
+        if any(a.shared and not a.writes and not a.object for a in self.model.instruction(site).accesses):
+            return None  # what it reads there is underway as well, and only what it writes is followed
         if match.form.roles.get("bytes") is None:
             return Event(Kind.COPY, thread)
         size = self.model.constant_of(site, "bytes")

@@ -32,6 +32,20 @@ def polled(load: str, leave: str = "setp.ne.s32 %p7, %r8, 0;\n@%p7 bra poll;", b
     return f"mov.b32 %r10, 0;\npoll:\n{before}{load}\n{leave}"
 
 
+def left(before: str, test: str) -> str:
+    """A loop that polls a flag, and that %p5, which *test* computes in it or which is known *before*, lets a thread leave."""
+    return f"""mov.b32 %r10, 0;
+{before}
+poll:
+{test}
+@%p5 bra out;
+{READ}
+setp.eq.s32 %p6, %r8, 0;
+@%p6 bra poll;
+out:
+bar.sync 0;"""
+
+
 READ = "ld.global.b32 %r8, [%rd1];"
 COUNTED = f"{NEXT}setp.lt.s32 %p7, %r10, %r9;\n@%p7 bra poll;"
 FIRST = "setp.ne.s32 %p6, %r8, 0;\n@%p6 bra out;\n"
@@ -122,12 +136,33 @@ UNKNOWN = {
     "a counter that data advance": polled(READ, f"{SOMETIMES}{COUNTED.replace(NEXT, '')}"),
     "a test that data skip": polled(f"{READ}\n{NEXT}setp.ne.s32 %p6, %r8, 0;\n@%p6 bra poll;", COUNTED),
     "a loop without an exit": "poll:\nbra poll;",
+    # One branch is decided by the thread alone, and the loop ends by another one.
+    "a leader that leaves at once": left("setp.eq.s32 %p5, %r0, 0;", ""),
+    "an argument that lets threads leave": left("setp.eq.s32 %p5, %r9, 0;", ""),
+    "a counter without a step": left("", "add.s32 %r10, %r10, 0;\nsetp.gt.s32 %p5, %r10, %r9;"),
+    "a counter that is masked": left("", "add.s32 %r10, %r10, 1;\nand.b32 %r10, %r10, 7;\nsetp.gt.u32 %p5, %r10, 8;"),
+    "a bit that toggles": left("", "xor.b32 %r10, %r10, 1;\nsetp.eq.s32 %p5, %r10, 2;"),
+    "a counter that skips its bound": left("", "add.s32 %r10, %r10, 2;\nsetp.eq.s32 %p5, %r10, 7;"),
+    "a counter of some passes": left("", "@%p4 add.s32 %r10, %r10, 1;\nsetp.gt.s32 %p5, %r10, %r9;"),
+    "a loop within one that a leader leaves": left("setp.eq.s32 %p5, %r0, 0;", "").replace("out:", f"{COUNTED}\nout:"),
     "what a lane votes for": polled(f"{READ}\nsetp.ne.s32 %p8, %r8, 0;\nvote.sync.any.pred %p7, %p8, -1;", "@%p7 bra poll;"),
     "lanes that are active": polled("activemask.b32 %r8;"),
     "tensor memory": f"{branch(WARP, 'tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], 64;')}",
     "groups that overlap": branch("add.s32 %r4, %r1, -96;\nsetp.ge.u32 %p1, %r4, 96;", "bar.sync 1, 96;")
     + f"\n{GROUP}\n@%p1 bra no;\nwgmma.fence.sync.aligned;\nno:",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "add.s32 %r10, %r10, 1;\nsetp.ge.s32 %p5, %r10, %r9;",
+        "add.s32 %r10, %r10, -3;\nsetp.eq.s32 %p5, %r10, %r9;",
+        "add.s32 %r4, %r10, 4;\nsetp.gt.s32 %p5, %r4, %r9;\nmov.b32 %r10, %r4;",
+    ],
+)
+def test_a_counter_ends_a_loop_that_a_flag_may_end_earlier(test: str) -> None:
+    assert deadlock(left("", test)).status is Status.PROVED
 
 
 @pytest.mark.parametrize("case", PROVED)

@@ -36,6 +36,66 @@ def test_no_flawed_kernel_is_proved(name: str) -> None:
     assert verdict(name).status is Status.UNKNOWN
 
 
+INIT = "	@%p1 bra 	$L__BB12_2;\n"
+ALTERED = {
+    "for some arguments": (INIT, "ld.param.u32 %r5, [loaded_param_0];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 bra $L__BB12_2;\n" + INIT),
+    "by a guard": ("mbarrier.init", "ld.param.u32 %r5, [loaded_param_0];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 mbarrier.init"),
+    "by a word of memory": (INIT, "ld.global.b32 %r5, [%rd2];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 bra $L__BB12_2;\n" + INIT),
+    "by a thread that there is not": ("	setp.ne.s32 	%p1, %r1, 0;\n" + INIT, "setp.ne.s32 %p1, %r1, 0;\nsetp.ne.s32 %p2, %r1, 200;\n@%p2 bra $L__BB12_2;\n"),
+    "more bytes than are counted": ("_, [%r4], %r7", "_, [%r4], 1048576"),
+    "fewer bytes than none": ("_, [%r4], %r7", "_, [%r4], 0xfffffe00"),
+}  # fmt: skip
+"""Changes of ``loaded``: the initialisation that some launches skip, and expectations beyond the range of a tx-count."""
+
+
+@pytest.mark.parametrize("case", ALTERED)
+def test_an_mbarrier_is_initialised_in_every_launch_and_expects_what_it_can_count(case: str) -> None:
+    old, new = ALTERED[case]
+    text = (FOLDER / "loaded.ptx").read_text()
+    assert text.count(old) == 1
+    model = last_kernel(text.replace(old, new), header="")
+    (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
+    assert found.status is Status.UNKNOWN
+
+
+def test_a_guard_of_all_that_an_mbarrier_is_used_for_may_guard_its_initialisation() -> None:
+    text = (FOLDER / "loaded.ptx").read_text()
+    guard = "ld.param.u32 %r5, [loaded_param_0];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 bra over;\n"
+    text = text.replace(INIT, guard + INIT).replace("	ret;", "over:\n	ret;")
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is Status.PROVED
+
+
+EXPECT = "	mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], %r7;\n"
+COPY = "	cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%rd1], %r7, [%r4];\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"), [(EXPECT, COPY, Status.PROVED), (COPY, EXPECT, Status.UNKNOWN)]
+)
+def test_one_thread_executes_instructions_in_the_order_of_its_branches(
+    first: str, second: str, expected: Status
+) -> None:
+    """Whatever their order in the text is."""
+    text = (FOLDER / "loaded.ptx").read_text()
+    text = text.replace(EXPECT, "").replace(
+        COPY, f"bra one;\ntwo:\n{second}bra both;\none:\n{first}bra two;\nboth:\n"
+    )
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is expected
+
+
+def test_what_a_copy_reads_in_shared_memory_is_not_followed() -> None:
+    text = (FOLDER / "loaded.ptx").read_text().replace("E1s[1024]", "E1s[2048]")
+    inside = COPY.replace("shared::cta.global", "shared::cluster.shared::cta").replace("[%rd1]", "[%r5]")
+    written = "shl.b32 %r5, %r1, 2;\nmov.b32 %r2, _ZZ6loadedE1s;\nadd.s32 %r5, %r5, %r2;\nst.shared.b32 [%r5+1024], %r1;\n"
+    text = text.replace(COPY, f"add.s32 %r5, %r6, 1024;\n{inside}").replace(
+        "$L__BB12_4:\n", f"$L__BB12_4:\n{written}"
+    )
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is Status.UNKNOWN
+
+
 def test_a_flag_that_all_threads_read_decides_for_all_of_them_whether_they_exit() -> None:
     found = {
         name: verdict(name, HazardClass.CONVERGENCE).status for name in (*RIGHT, *FLAWED) if "flag" in name
