@@ -122,6 +122,8 @@ def _may_conflict(model: KernelModel) -> bool:
     repeated = {cfg.block_of[i]: i for i in writers if cfg.block_of[i] in cfg.in_cycle}
     if len(repeated) + len(barriers) > MAX_INTERVALS:
         return True
+    if any(a.shared and a.later for i in sites for a in model.instruction(i).accesses):
+        return True  # what is asynchronous does not end at a barrier
     if any(model.reached_from((i,), (i,), barriers) for i in repeated.values()):
         return True
     variables = {i: set(_variables(model, i)) for i in sites}

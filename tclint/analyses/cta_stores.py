@@ -75,4 +75,7 @@ def _positions(model: Kernel, index: Value) -> int:
         if type(node) is not SpecialRead or node.name not in AXES:
             return 0
         axes.add(AXES.index(node.name))
-    return 0 if values.shape is None else prod(values.shape[axis] for axis in axes)
+    if values.shape is None:
+        return 0
+    # The shape that values assume may have more threads than the CTA that is asked about.
+    return min(prod(values.shape[axis] for axis in axes), model.cta.bit_count())

@@ -13,16 +13,27 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
 from tclint._pattern import pattern
 from tclint._read import read_file
-from tclint.findings.finding import BlockedWait, FileReport, Finding, SourceComment, SourceLocation, Step
+from tclint.findings.finding import (
+    MARK,
+    BlockedWait,
+    FileReport,
+    Finding,
+    SourceComment,
+    SourceLocation,
+    Step,
+)
 from tclint.findings.spans import Span
 from tclint.inline.hosts import PYTHON, is_host
-from tclint.linting.suppress import MARK, Directive, directives
 from tclint.report.locate import calls, project_root
 from tclint.syntax.source import Source
+
+if TYPE_CHECKING:
+    from tclint.linting.suppress import Directive
 
 __all__ = ["UserSources", "source_below"]
 
@@ -135,6 +146,8 @@ class UserSources:
 
     def _applying(self, file: _UserFile, code: _Code, number: int) -> Iterator[SourceComment]:
         """The comments of *file*, the one with that *number*, that apply to *code*."""
+        from tclint.linting.suppress import directives  # what needs no comment of a source starts without it
+
         if file.name not in self._directives:
             python = file.name.lower().endswith(PYTHON)
             self._directives[file.name] = list(directives(file.source, python))

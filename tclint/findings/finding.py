@@ -226,6 +226,10 @@ class AsmCount:
     """Sources in CUDA C++, which nvcc compiles; the others are in Python."""
 
 
+MARK = b"tclint:"
+"""What each comment that suppresses findings contains."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceComment:
     """A comment in CUDA C++ or Python that suppresses findings in the PTX compiled from a line (:mod:`tclint.report.in_source`)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tclint.findings.finding import Finding
+from tclint.findings.finding import MARK, Finding
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm
 from tclint.inline.python import MARKER
 from tclint.ir.nodes import Function, Module
-from tclint.linting.suppress import MARK, Audit, Suppression
+from tclint.linting.suppress import Audit, Suppression
 from tclint.syntax.source import LEXICAL, Source
 
 __all__ = ["apply"]

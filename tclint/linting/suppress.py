@@ -15,18 +15,17 @@ from dataclasses import replace
 from tclint._dataclass import dataclass
 from tclint._pattern import pattern
 from tclint.findings.edits import Repair, removed, resolve
-from tclint.findings.finding import Edit, Finding, Fingerprints
+from tclint.findings.finding import MARK, Edit, Finding, Fingerprints
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
 from tclint.findings.selection import Selected, meant
 from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Module
 from tclint.syntax.source import LEXICAL, Source
 
-__all__ = ["INVALID", "MARK", "RULES", "UNUSED", "Audit", "Directive", "Suppression", "apply", "directives"]
+__all__ = ["INVALID", "RULES", "UNUSED", "Audit", "Directive", "Suppression", "apply", "directives"]
 
 UNUSED, INVALID = RULES = ("SU001", "SU002")
 
-MARK = b"tclint:"
 _DIRECTIVE = pattern(r"(?:^|//)\s*tclint:\s*")
 """The mark at the start of a comment, or after ``//`` inside it; a reason may contain the ``//`` of a URL."""
 _FORM = pattern(r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL)
