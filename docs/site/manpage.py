@@ -56,6 +56,7 @@ def page() -> str:
     lines = [
         '.\\" Made by docs/site/manpage.py; do not edit.',
         f'.TH TCLINT 1 "" "tclint {tclint.__version__}" "User Commands"',
+        ".ad l",  # a list of choices has no spaces between which a line could be stretched
         ".SH NAME",
         f"tclint \\- {roff(first.summary.rstrip('.'))}",
         ".SH SYNOPSIS",
