@@ -47,13 +47,20 @@ class UnwrittenRegisters:
         return frozenset(live.get(0, ()))
 
     def _not_dominated(self) -> Iterator[int]:
-        """The registers that are read, but for those with one definition that dominates all reads: most are such."""
+        """The registers that are read, but for those of which a definition dominates all reads: most are such.
+
+        It is looked for among those in the first block alone, in reverse post-order.
+        """
         cfg, instructions, defs = self.model.cfg, self.model.function.instructions, self.model.values.defs
-        block_of, dominates = cfg.block_of, cfg.dominates
+        block_of, rank, dominates = cfg.block_of, cfg.rank, cfg.dominates
         for register, readers in self.model.readers.items():
-            sites = defs.get(register, ())
-            if len(sites) == 1 and instructions[sites[0]].guard < 0:
-                definition = sites[0]
+            certain = [
+                (rank[block_of[i]], i)
+                for i in defs.get(register, ())
+                if instructions[i].guard < 0 and block_of[i] in rank
+            ]
+            definition = min(certain, default=(0, -1))[1]
+            if definition >= 0:
                 block = block_of[definition]
                 for at in readers:
                     if block_of[at] != block:
