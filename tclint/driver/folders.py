@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tclint._git import asked, names, repository
 from tclint._pattern import pattern
 from tclint._read import read_file
 from tclint.inline.hosts import PYTHON
@@ -21,23 +22,13 @@ from tclint.inline.hosts import PYTHON
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-__all__ = ["SKIPPED", "SUFFIXES", "contents", "repository", "walk"]
+__all__ = ["SKIPPED", "SUFFIXES", "contents", "walk"]
 
 SKIPPED = frozenset((".venv", "build", "node_modules", "site-packages"))
 """Names of folders that are searched only if they are named."""
 _FOREIGN = SKIPPED - {"build"} | {".git"}
 """Those in which nothing is the user's own."""
-_GIT = (
-    "git",
-    "-c",
-    "core.fsmonitor=false",
-    "ls-files",
-    "-z",
-    "--others",
-    "--ignored",
-    "--exclude-standard",
-    "--directory",
-)
+_IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
 _MAX_GIT_SECONDS = 20
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
 """Names of the files that are read in a folder. Containers must be named: a cubin beside its PTX adds nothing."""
@@ -55,8 +46,8 @@ def walk(
     *left_out* decides about a folder below *folder*, and *failed* is called for one that cannot be read.
     """
     ignored: set[str] = set()
-    for parent, folders, names in os.walk(folder, onerror=failed):
-        if parent == folder or ".git" in folders or ".git" in names:
+    for parent, folders, files in os.walk(folder, onerror=failed):
+        if parent == folder or ".git" in folders or ".git" in files:
             ignored |= _ignored(parent)
         paths = {name: os.path.join(parent, name) for name in sorted(folders)}
         folders[:] = [
@@ -64,8 +55,8 @@ def walk(
             for name, path in paths.items()
             if not (name in SKIPPED or name.startswith(".") or path in ignored or left_out(path))
         ]
-        out = [name for name in sorted(names) if os.path.join(parent, name) in ignored]
-        yield parent, sorted({*names} - {*out}), out
+        out = [name for name in sorted(files) if os.path.join(parent, name) in ignored]
+        yield parent, sorted({*files} - {*out}), out
 
 
 def _ignored(folder: str) -> set[str]:
@@ -74,31 +65,13 @@ def _ignored(folder: str) -> set[str]:
     root = repository(folder)
     if root is None:
         return set()
-    import subprocess
+    from subprocess import TimeoutExpired
 
     try:
-        done = subprocess.run(
-            _GIT,
-            check=False,
-            cwd=folder,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=_MAX_GIT_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        printed = asked(folder, *_IGNORED, seconds=_MAX_GIT_SECONDS)
+    except (OSError, TimeoutExpired):
         return _matching(root, folder)
-    names = (os.fsdecode(name) for name in done.stdout.split(b"\0")) if done.returncode == 0 else ()
-    return {os.path.join(folder, name.rstrip("/")) for name in names if name and name != "./"}
-
-
-def repository(folder: str) -> str | None:
-    """The root of the work tree that *folder* is in."""
-    above = os.path.realpath(folder)
-    while not os.path.lexists(os.path.join(above, ".git")):
-        above, below = os.path.dirname(above), above
-        if above == below:
-            return None
-    return above
+    return {os.path.join(folder, name.rstrip("/")) for name in names(printed) if name != "./"}
 
 
 def _matching(root: str, folder: str) -> set[str]:
@@ -131,11 +104,11 @@ def _matching(root: str, folder: str) -> set[str]:
             return set()
         enter(inside)
     found: set[str] = set()
-    for parent, folders, names in os.walk(real):
+    for parent, folders, files in os.walk(real):
         if parent != real:
             enter(parent)
         out = {name for name in folders if name == ".git" or match(os.path.join(parent, name), "/")}
-        out |= {name for name in names if match(os.path.join(parent, name))}
+        out |= {name for name in files if match(os.path.join(parent, name))}
         folders[:] = [name for name in folders if name not in out]
         found |= {os.path.join(folder, os.path.relpath(os.path.join(parent, name), real)) for name in out}
     return found
@@ -171,9 +144,9 @@ _COMMANDS = {
 
 def _every(folder: str) -> Iterator[str]:
     """The files below *folder*, also those that are not searched."""
-    for parent, folders, names in islice(os.walk(folder), _MAX_FOLDERS):
+    for parent, folders, files in islice(os.walk(folder), _MAX_FOLDERS):
         folders[:] = sorted(set(folders) - _FOREIGN)
-        yield from (os.path.join(parent, name) for name in sorted(names))
+        yield from (os.path.join(parent, name) for name in sorted(files))
 
 
 def _kind(path: str, folder: str) -> str:

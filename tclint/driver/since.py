@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from collections.abc import Sequence
+from subprocess import TimeoutExpired
 
+from tclint._git import absolute, asked, repository
 from tclint._read import read_file
-from tclint.driver.folders import repository
 
 __all__ = ["SinceError", "changed"]
 
-_GIT = ("git", "-c", "core.fsmonitor=false")
+_MAX_GIT_SECONDS = 60
 _BLOB = b"blob"
 _HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 """By the digits of the name of an object."""
@@ -46,23 +46,17 @@ def changed(chosen: Sequence[tuple[str, str]], ref: str, limit: int) -> list[tup
         _, what, digest = kind.split(b" ")
         if what == _BLOB:
             objects[os.path.join(root, os.fsdecode(name))] = digest.decode()
-    return [one for one in chosen if not _same(objects.get(_real(one[0]), ""), one[0], limit)]
+    return [one for one in chosen if not _same(objects.get(absolute(one[0]), ""), one[0], limit)]
 
 
 def _said(root: str, *arguments: str) -> bytes:
     """What git prints; nothing if it fails. Raises SinceError."""
     try:
-        done = subprocess.run(
-            [*_GIT, *arguments], cwd=root, capture_output=True, stdin=subprocess.DEVNULL, check=False
-        )
+        return asked(root, *arguments, seconds=_MAX_GIT_SECONDS) or b""
     except OSError as error:
         raise SinceError(f"git cannot be run: {error.strerror}") from None
-    return done.stdout if done.returncode == 0 else b""
-
-
-def _real(path: str) -> str:
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(folder), name)
+    except TimeoutExpired as error:
+        raise SinceError(f"git gave no answer in {error.timeout} s") from None
 
 
 def _same(digest: str, path: str, limit: int) -> bool:

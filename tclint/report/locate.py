@@ -12,13 +12,13 @@ from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._git import absolute, asked, names, repository
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.syntax.source import Position
 
 Mode = Literal["auto", "ptx", "source"]
 MODES: tuple[Mode, ...] = ("auto", "ptx", "source")
 
-_GIT = ("git", "-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "-z", "--")
 _MAX_GIT_PATHS = 500
 """Paths per invocation of git, well below the limits of operating systems on a command line."""
 _MAX_GIT_SECONDS = 10
@@ -38,13 +38,7 @@ class ShownLocation(NamedTuple):
 
 def project_root() -> str:
     """The nearest folder from the current one upwards that contains ``.git``; else the current folder."""
-    folder = here = os.getcwd()
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return here
-        folder = parent
-    return folder
+    return repository(os.curdir) or os.getcwd()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +62,9 @@ class Locator:
             waits = [party for f in report.findings for party in f.deadlock]
             parts += [step for party in waits for step in (party.wait, *party.arrivals)]
             for location in {part.source_location for part in parts if part.source_location is not None}:
-                files[_absolute(report.path)] = None
-                files |= dict.fromkeys(_absolute(call.file) for call in calls(location))
-        hosts = {_absolute(report.path) for report in reports if report.member is not None}
+                files[absolute(report.path)] = None
+                files |= dict.fromkeys(absolute(call.file) for call in calls(location))
+        hosts = {absolute(report.path) for report in reports if report.member is not None}
         return cls(mode, root, _tracked(root, files), frozenset(hosts))
 
     def __call__(self, report: FileReport, what: Finding | Step) -> ShownLocation:
@@ -84,7 +78,7 @@ class Locator:
         return ShownLocation(report.path, start.line, start.column, end, None)
 
     def _in_source(self, report: FileReport) -> bool:
-        return self.mode == "source" or (self.mode == "auto" and _absolute(report.path) not in self.tracked)
+        return self.mode == "source" or (self.mode == "auto" and absolute(report.path) not in self.tracked)
 
     def user_line(self, location: SourceLocation) -> SourceLocation:
         """The line that the user wrote: the innermost one in a file that is an input of the run, or that git tracks, or else the
@@ -94,14 +88,14 @@ class Locator:
         """
         chain = calls(location)
         for files in (self.compiled, self.tracked):
-            if files and (own := next((call for call in chain if _absolute(call.file) in files), None)):
+            if files and (own := next((call for call in chain if absolute(call.file) in files), None)):
                 return own
         return next((call for call in reversed(chain) if call.text is not None), chain[-1])
 
     def has_no_ptx(self, report: FileReport) -> bool:
         """Whether *report* is about PTX that exists only during the run: what nvcc made of a source."""
         return report.member is not None and any(
-            _absolute(call.file) == _absolute(report.path)
+            absolute(call.file) == absolute(report.path)
             for finding in report.findings
             if finding.source_location is not None
             for call in calls(finding.source_location)
@@ -114,8 +108,8 @@ class Locator:
 
     def relative(self, path: str) -> str:
         """*path* relative to the root, for programs, with slashes; absolute if it is outside the root."""
-        absolute = _absolute(path)
-        inside = os.path.relpath(absolute, self.root) if _below(absolute, self.root) else absolute
+        own = absolute(path)
+        inside = os.path.relpath(own, self.root) if _below(own, self.root) else own
         return inside.replace(os.sep, "/")
 
 
@@ -135,16 +129,10 @@ def calls(location: SourceLocation) -> list[SourceLocation]:
     return [replace(location, inlined_at=()), *location.inlined_at]
 
 
-def _absolute(path: str) -> str:
-    """The absolute path as git records it: links are resolved in the folder, but not in the last component."""
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(folder if "\0" in folder else os.path.realpath(folder), name)
-
-
 def _local(path: str) -> str:
     """*path* relative to the current folder; absolute if it is outside."""
-    absolute, here = _absolute(path), os.getcwd()
-    return os.path.relpath(absolute, here) if _below(absolute, here) else absolute
+    own, here = absolute(path), os.getcwd()
+    return os.path.relpath(own, here) if _below(own, here) else own
 
 
 def _below(path: str, folder: str) -> bool:
@@ -156,21 +144,13 @@ def _tracked(root: str, files: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     inside = [os.path.relpath(path, root) for path in files if _below(path, root) and "\0" not in path]
     if inside and os.path.lexists(os.path.join(root, ".git")):
-        import subprocess
+        from subprocess import TimeoutExpired
 
         for first in range(0, len(inside), _MAX_GIT_PATHS):
-            command = [*_GIT, *inside[first : first + _MAX_GIT_PATHS]]
             try:
-                done = subprocess.run(
-                    command,
-                    check=False,
-                    cwd=root,
-                    capture_output=True,
-                    stdin=subprocess.DEVNULL,
-                    timeout=_MAX_GIT_SECONDS,
-                )
-            except (OSError, subprocess.TimeoutExpired):
+                some = inside[first : first + _MAX_GIT_PATHS]
+                printed = asked(root, "ls-files", "-z", "--", *some, seconds=_MAX_GIT_SECONDS)
+            except (OSError, TimeoutExpired):
                 break
-            names = done.stdout.split(b"\0") if done.returncode == 0 else []
-            found |= {os.path.join(root, os.fsdecode(name)) for name in names if name}
+            found.update(os.path.join(root, name) for name in names(printed))
     return frozenset(found)

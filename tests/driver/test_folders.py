@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tclint.driver import folders
 from tclint.driver.inputs import Exclusions, files, nothing_in
 
 
@@ -29,7 +28,7 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     """A work tree, with git to ask and without."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     if request.param == "no git":
-        monkeypatch.setattr(folders, "_GIT", ("absent-program",))
+        monkeypatch.setattr("tclint._git._GIT", ("absent-program",))
     return tmp_path
 
 
