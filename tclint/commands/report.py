@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,7 +101,7 @@ def command(
         raise usage(error) from None
     except SourceError as error:
         raise click.ClickException(at(STDIN_NAME if kernel == STDIN else kernel, error)) from None
-    write(_said(target, contents, source.data))
+    write(_said(target, contents, source.data, case.stopped))
     return CLEAN
 
 
@@ -121,6 +120,8 @@ class _Case:
         self._rule = rule
         self._config = config
         self._kind: object = None
+        self.stopped = False
+        """Whether the time ended before all was tried without which the finding may still be there."""
 
     def choose(self, source: Source, line: int | None) -> None:
         """Takes the first finding of the rule, or the one in *line*. Raises SourceError if there is none."""
@@ -171,8 +172,10 @@ class _Case:
             return None
 
         reduction = Reduction(data, first, lambda _: None)
-        with suppress(Spent):
+        try:
             reduction.run(whole=True)  # what makes the finding wrong may be a statement that it does not need
+        except Spent:
+            self.stopped = True
         return reduction.data
 
     def contents(self, text: bytes) -> dict[str, bytes]:
@@ -220,7 +223,7 @@ def _archive(contents: dict[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def _said(target: str, contents: dict[str, bytes], before: bytes) -> str:
+def _said(target: str, contents: dict[str, bytes], before: bytes, stopped: bool) -> str:
     from tclint.report.formats._style import printable
     from tclint.text.reduce import instructions
 
@@ -239,4 +242,5 @@ def _said(target: str, contents: dict[str, bytes], before: bytes) -> str:
         "version.json": "tclint, Python and the system",
     }
     rows = "".join(f"  {name:<16} {words}\n" for name, words in about.items())
-    return f"{printable(target)} contains, and nothing was sent:\n{rows}"
+    more = "stopped after --seconds: the finding may need less than that\n" if stopped else ""
+    return f"{printable(target)} contains, and nothing was sent:\n{rows}{more}"

@@ -24,7 +24,10 @@ from tclint.ir.nodes import Function
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["CFG", "Edge", "call_graph"]
+__all__ = ["CFG", "LEAVING", "Edge", "call_graph"]
+
+LEAVING = ("return", "exit", "trap")
+"""The flow of an instruction after which a thread executes nothing more of the function."""
 
 
 class Edge(NamedTuple):
@@ -92,8 +95,8 @@ class CFG:
                         self._edge(b, target, guard, taken, case)
                 if guard >= 0:
                     self._follow(b, following, guard, not taken)
-            elif flow in ("return", "exit", "trap"):
-                if flow in ("return", "exit"):
+            elif flow in LEAVING:
+                if flow != "trap":
                     self.exits.add(b)
                 if guard >= 0:
                     self._follow(b, following, guard, not taken)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint.ir.cfg import LEAVING
 from tclint.ir.loops import strongly_connected
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Symbol
 from tclint.isa.accesses import StateSpace
@@ -156,7 +157,7 @@ class _Loop:
     def leaves(self, block: int) -> bool:
         """Whether a thread may leave the part at the end of *block*."""
         out = any(edge.target not in self.part for edge in self.graph.successors[block])
-        return out or self.instructions[self.graph.blocks[block][-1]].flow in ("return", "exit", "trap")
+        return out or self.instructions[self.graph.blocks[block][-1]].flow in LEAVING
 
     def decided_by(self, block: int) -> int | None:
         """The first instruction found that observes others and decides the branch of *block*; None if there is none."""

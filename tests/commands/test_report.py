@@ -50,6 +50,17 @@ def test_the_archive_has_the_kernel_the_finding_settings_and_versions(kernel: Pa
     assert '"CA001"' not in found["tclint-ptx.toml"]
 
 
+def test_a_search_that_the_time_ends_says_so(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = (3600.0 * n for n in range(10**6))
+    with monkeypatch.context() as patched:
+        patched.setattr("time.monotonic", lambda: next(hours))
+        code, said = invoke("report", str(kernel), "WG001")
+    assert code == 0
+    assert said.endswith("stopped after --seconds: the finding may need less than that\n")
+    code, said = invoke("report", "--seconds", "600", str(kernel), "WG001")
+    assert (code, "stopped" in said) == (0, False)
+
+
 def test_it_has_nothing_else(kernel: Path) -> None:
     invoke("report", str(kernel), "WG001")
     found = contents("tclint-report-WG001.zip")
