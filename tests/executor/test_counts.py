@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import wavefronts
 from tclint.executor.costs import Count, Kind, sectors
 from tclint.executor.costs import wavefronts as of
 from tclint.executor.launch import Launch
@@ -36,28 +35,56 @@ def counts(body: str, block: int = 32, *arrays: Array) -> list[Count]:
     return [count for _, count in sorted(done.counts.items())]
 
 
-@pytest.mark.parametrize("case", wavefronts.CASES, ids=lambda case: case.name)
-def test_wavefronts_are_those_that_are_known(case: wavefronts.Case) -> None:
-    lanes = np.array([lane for lane, offset in enumerate(case.offsets) if offset != wavefronts.OFF])
-    offsets = np.array(case.offsets, np.int64)[lanes]
-    text = wavefronts.INSTRUCTIONS[case.instruction].text
-    if "matrix" in text:
-        rows = 8 if ".x1" in text else 32
-        found = of(lanes[:rows], offsets[:rows], 16, Kind.ROWS)
-    else:
-        size = 16 if "v4" in text else 8 if "v2" in text else 4
-        kind = Kind.STORE if text.startswith("st") else Kind.LOAD
-        found = of(lanes, offsets, size, Kind.ATOMIC if text.startswith(("atom", "red")) else kind)
-    assert found[0] == case.known
-    assert found[1] <= found[0]
+STRIDES = {
+    (Kind.LOAD, 4): {1: 1, 2: 2, 3: 1, 4: 4, 8: 8, 16: 16, 32: 32, 33: 1, 0: 1},
+    (Kind.LOAD, 8): {2: 2, 4: 4, 8: 8, 16: 16, 32: 32, 34: 2, 0: 1},
+    (Kind.LOAD, 16): {4: 4, 8: 8, 16: 16, 32: 32, 36: 4, 0: 2},
+    (Kind.STORE, 4): {1: 1, 2: 2, 32: 32, 33: 1, 0: 1},
+    (Kind.STORE, 8): {2: 2, 4: 4, 32: 32},
+    (Kind.STORE, 16): {4: 4, 8: 8, 36: 4},
+    (Kind.ATOMIC, 4): {1: 1, 2: 2, 32: 32, 0: 32},
+}
+"""What is accessed, and how many bytes of it -> words between two lanes -> cycles that an H200 takes for it."""
+
+
+@pytest.mark.parametrize(("kind", "size"), STRIDES)
+def test_wavefronts_of_strides_are_those_that_were_measured(kind: Kind, size: int) -> None:
+    expected = STRIDES[kind, size]
+    assert {words: of(EVERY, EVERY * words * 4, size, kind)[0] for words in expected} == expected
 
 
 @pytest.mark.parametrize(
-    "name", ["ld64, stride of 4 words", "ldmatrix.x4, rows of 144 bytes", "red.add, stride of 0 words"]
+    ("kind", "size", "expected"),
+    [(Kind.LOAD, 8, (1, 1, 2, 2)), (Kind.LOAD, 16, (2, 2, 4, 4)), (Kind.STORE, 16, (4, 4, 4, 4))],
 )
-def test_the_kernels_of_the_measurement_count_their_case(name: str) -> None:
-    (case,) = (case for case in wavefronts.CASES if case.name == name)
-    assert wavefronts.counted(case).wavefronts == case.known
+def test_lanes_at_one_address_share_a_wavefront_with_neighbours(
+    kind: Kind, size: int, expected: tuple[int, ...]
+) -> None:
+    shared = (EVERY // 2, EVERY // 4 * 2 + EVERY % 2, EVERY // 8 * 4 + EVERY % 4, EVERY % 16)
+    assert tuple(of(EVERY, at * size, size, kind)[0] for at in shared) == expected
+
+
+@pytest.mark.parametrize(
+    ("lanes", "offset", "size", "expected"),
+    [
+        (EVERY, lambda n: n // 2 * 4, 4, 1),
+        (EVERY, lambda n: (n // 2 if n < 16 else n) * 16, 16, 4),
+        (EVERY[::2], lambda n: n * 4, 4, 1),
+        (EVERY[::2], lambda n: n * 4, 8, 1),
+        (EVERY[:16], lambda n: n * 8, 8, 1),
+    ],
+)
+def test_loads_of_some_lanes(lanes: Array, offset: Callable[[int], int], size: int, expected: int) -> None:
+    assert of(lanes, np.array([offset(n) for n in lanes.tolist()]), size, Kind.LOAD)[0] == expected
+
+
+@pytest.mark.parametrize("matrices", [1, 4])
+def test_rows_of_matrices(matrices: int) -> None:
+    lanes = EVERY[: 8 * matrices]
+    rows = {16: 1, 32: 2, 64: 4, 128: 8, 144: 1, 0: 1}
+    assert {by: of(lanes, lanes * by, 16, Kind.ROWS)[0] // matrices for by in rows} == rows
+    for swizzled in (lanes * 128 + lanes % 8 * 16, lanes * 64 + lanes // 2 % 4 * 16):
+        assert of(lanes, swizzled, 16, Kind.ROWS) == (matrices, matrices)
 
 
 @pytest.mark.parametrize(
