@@ -30,7 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, mutation, ptxas, results, sanitize
+from benchmarks import launch, mutation, ptxas, results
 from benchmarks.arguments import add_judgement, command_line
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
@@ -212,11 +212,15 @@ def prepare(folder: Path, tool: ptxas.Ptxas, each: int, seed: int) -> Record:
     }
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     shutil.copyfile(launch.__file__, folder / "run.py")
-    shutil.copyfile(sanitize.__file__, folder / "sanitize.py")
     return plan
 
 
 # ---------------------------------------------------------------- collect and judge
+
+
+def _role_of(job: dict[str, Any]) -> str:
+    """Which cubin of a job is launched."""
+    return "mutant" if "mutant" in job["cubins"] else "original"
 
 
 def collect(folder: Path) -> tuple[Record, list[str]]:
@@ -237,7 +241,7 @@ def collect(folder: Path) -> tuple[Record, list[str]]:
     skipped = []
     for name, job in plan["jobs"].items():
         result = outcomes.get(name, {"trouble": "not run"})
-        role = sanitize.role_of(job)
+        role = _role_of(job)
         first = result.get("original", {})
         if role not in result or first.get("outcome") != "right":
             skipped.append(f"{name} ({job['launch']}): {result.get('trouble') or f'the original: {first}'}")

@@ -60,7 +60,6 @@ PARTS: dict[str, str] = {
     "needed": "benchmarks.needed.score",
     "locations": "benchmarks.locations",
     "hardware": "benchmarks.hardware",
-    "sanitizer": "benchmarks.sanitizer",
     "hangs": "benchmarks.hangs.score",
     "executor": "benchmarks.executor",
     "speed": "benchmarks.speed",
