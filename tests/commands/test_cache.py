@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tclint import check_paths
-from tclint.findings.rules import all_rules
 from tclint.report.formats import formats
 from tests.tools.project import ROOT
 
@@ -83,27 +82,6 @@ def test_all_formats_are_equal_warm_and_cold(
     (folder / "kernel.json").write_text('{"name": "gemm", "num_warps": 4}')
     shutil.copy(UNWAITED, folder / "kernel.ptx")
     assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verdict", [False, True], ids=["findings", "verdicts"])
-def test_examples_of_all_rules_are_equal_warm_and_cold(
-    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, verdict: bool
-) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for rule in all_rules().values():
-        for n, block in enumerate((*rule.examples, *rule.corrections)):
-            (folder / f"{rule.id}_{n}.ptx").write_text(block.code)
-    assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
-
-
-@pytest.mark.slow
-def test_cases_are_equal_warm_and_cold(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = ROOT.parent / "shared" / "cases"
-    if not cases.is_dir():
-        pytest.skip("the cases are not here")
-    assert_equal_warm_and_cold(cases, own_cache, monkeypatch, False)
 
 
 @pytest.mark.parametrize("options", [[], ["--statistics"], ["--strict", "--pedantic", "--verdict"]], ids=str)
