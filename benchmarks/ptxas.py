@@ -9,8 +9,6 @@ whole file, with everything that ptxas has to say of it. Where ptxas is looked f
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import subprocess
@@ -27,7 +25,6 @@ from tclint.isa.target import RELEASED, RENAMED, Version, dotted
 
 __all__ = [
     "OLDEST",
-    "Archive",
     "Compilation",
     "Message",
     "Ptxas",
@@ -304,37 +301,6 @@ class Ptxas:
         if run.returncode < 0:
             return []  # a crash: what was said before it is worth nothing
         return [(int(line), message) for line, message in _ERROR.findall(run.stdout + run.stderr)]
-
-
-class Archive:
-    """What ptxas programs said of whole files, kept in a folder: a file is not compiled again while it is the same."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._known: dict[str, dict[str, Compilation]] = {}
-
-    def compile(self, ptxas: Ptxas, data: bytes) -> Compilation:
-        """As :meth:`Ptxas.compile`, whose errors it raises."""
-        known = self._load(ptxas.build)
-        key = f"{hashlib.sha256(data).hexdigest()} {ptxas.arch(data)}"
-        if key not in known:
-            known[key] = done = ptxas.compile(data)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with self._path(ptxas.build).open("a", encoding="utf-8") as file:
-                print(json.dumps([key, done.status, done.said, done.seconds]), file=file)
-        return known[key]
-
-    def _path(self, build: str) -> Path:
-        return self.folder / f"{build}.jsonl"
-
-    def _load(self, build: str) -> dict[str, Compilation]:
-        if build not in self._known:
-            self._known[build] = {}
-            if self._path(build).is_file():
-                for line in self._path(build).read_text(encoding="utf-8").splitlines():
-                    key, status, said, seconds = json.loads(line)
-                    self._known[build][key] = Compilation(status, tuple(said), seconds)
-        return self._known[build]
 
 
 def find() -> Ptxas:

@@ -5,30 +5,19 @@ scoreboards count what is under way. An instruction may hold up one until it has
 it has read its operands, and waits before it is issued until all scoreboards of its mask are free. The layout is not
 documented; it is the one that has been read out of every architecture since Volta, and the tests hold it against
 pairs of instructions that must wait for each other.
-
-Where nvdisasm is looked for: :mod:`tclint.driver.cuda_tools`.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
-from tclint.driver.cuda_tools import candidates
-
-__all__ = ["Code", "Nvdisasm", "NvdisasmMissing", "Sass", "find", "parse"]
+__all__ = ["Code", "Sass", "parse"]
 
 NONE = 7
 """The number of a scoreboard where the instruction holds up none."""
-
-
-class NvdisasmMissing(RuntimeError):
-    """No nvdisasm was found, or the one named does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,45 +138,3 @@ def _add(code: Code, printed: str, line: int, upper: int) -> None:
     if labels:
         code.targets[len(code.instructions)] = labels
     code.instructions.append(Sass(text, line, control >> 5 & 7, control >> 8 & 7, waits))
-
-
-@dataclass(frozen=True)
-class Nvdisasm:
-    """One nvdisasm program."""
-
-    path: Path
-
-    @cached_property
-    def release(self) -> str:
-        """Its release, ``"13.5"``. Raises :class:`NvdisasmMissing` when it does not run."""
-        try:
-            said = subprocess.run(
-                [self.path, "--version"], check=False, capture_output=True, text=True, timeout=60
-            ).stdout
-        except OSError as error:
-            raise NvdisasmMissing(f"{self.path} does not run: {error}") from error
-        match = re.search(r"release (\d+\.\d+)", said)
-        if match is None:
-            raise NvdisasmMissing(f"{self.path} does not answer --version as nvdisasm does")
-        return match[1]
-
-    def disassemble(self, cubin: Path) -> list[Code]:
-        """The kernels of *cubin*. Raises ValueError with what nvdisasm says when it cannot read it."""
-        run = subprocess.run(
-            [self.path, "-c", "-gp", "-hex", cubin], check=False, capture_output=True, text=True, timeout=600
-        )
-        if run.returncode:
-            raise ValueError(run.stderr.strip().splitlines()[0] if run.stderr.strip() else "nvdisasm fails")
-        return parse(run.stdout)
-
-
-def find() -> Nvdisasm:
-    """The nvdisasm to use. Raises :class:`NvdisasmMissing` with what to do about it."""
-    for path in candidates("nvdisasm"):
-        if os.access(path, os.X_OK):
-            return Nvdisasm(Path(path))
-        if "TCLINT_NVDISASM" in os.environ:
-            raise NvdisasmMissing(f"TCLINT_NVDISASM names {path}, which is not a program")
-    raise NvdisasmMissing(
-        "no nvdisasm: set TCLINT_NVDISASM to one, or pip install 'nvidia-cuda-nvdisasm>=13'"
-    )

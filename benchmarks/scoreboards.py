@@ -8,17 +8,14 @@ nothing waits for it. Both directions of a branch are taken to be possible, so n
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import ptxas, sass
+from tclint.hang.machine_code import disassembled, printed
 
-__all__ = ["Listing", "Refused", "Tools", "find"]
+__all__ = ["Listing", "compiled", "versions"]
 
 _SIGNAL = re.compile(r"SYNCS\.ARRIVE|ARRIVES|BAR\.|UCGABAR_ARV|BARRIER")
 _FENCE = "FENCE.VIEW.ASYNC.T"
@@ -81,50 +78,16 @@ class Listing:
                     yield each.line, instructions[at].line
 
 
-class Refused(Exception):
-    """ptxas or nvdisasm does not take a file; the text is what it says."""
+def compiled(data: bytes) -> dict[str, Listing]:
+    """The kernels of a module by name, as ptxas compiles it for its own target. Raises MachineCodeError.
+
+    ``-lineinfo`` changes nothing but the table of lines.
+    """
+    text = disassembled(data, ptxas.target_of(data), "-c", "-gp", "-hex")
+    return {code.name: Listing(code) for code in sass.parse(text)}
 
 
-@dataclass(frozen=True)
-class Tools:
-    """The programs that make SASS of PTX."""
-
-    assembler: ptxas.Ptxas
-    disassembler: sass.Nvdisasm
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Their releases, as a record has them."""
-        return {"ptxas": self.assembler.release, "nvdisasm": self.disassembler.release}
-
-    def compile(self, data: bytes, target: str) -> dict[str, Listing]:
-        """The kernels of a module by name. Raises :class:`Refused`.
-
-        ``-lineinfo`` changes nothing but the table of lines.
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            source, cubin = Path(folder, "t.ptx"), Path(folder, "t.cubin")
-            source.write_bytes(data)
-            command: list[str | Path] = [
-                self.assembler.path,
-                "-arch",
-                target,
-                "-lineinfo",
-                source,
-                "-o",
-                cubin,
-            ]
-            try:
-                run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
-                if run.returncode:
-                    raise Refused(f"ptxas: {(run.stderr + run.stdout).strip().splitlines()[0]}")
-                return {code.name: Listing(code) for code in self.disassembler.disassemble(cubin)}
-            except subprocess.TimeoutExpired:
-                raise Refused("ptxas takes more than 15 minutes") from None
-            except ValueError as error:
-                raise Refused(f"nvdisasm: {error}") from error
-
-
-def find() -> Tools:
-    """The programs to use. Raises :class:`ptxas.PtxasMissing` or :class:`sass.NvdisasmMissing`."""
-    return Tools(ptxas.find(), sass.find())
+def versions() -> dict[str, str]:
+    """The releases of the programs that make SASS of PTX. Raises PtxasMissing, or MachineCodeError without nvdisasm."""
+    release = re.findall(r"release (\d+\.\d+)", printed("nvdisasm", "--version"))
+    return {"ptxas": ptxas.find().release, "nvdisasm": release[0]}

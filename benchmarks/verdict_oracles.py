@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from benchmarks import ptxas, scoreboards
 from tclint.findings.verdicts import HazardClass
+from tclint.hang.machine_code import MachineCodeError
 
 __all__ = ["ORACLES", "Asked", "Case", "Oracle", "digest", "oracle"]
 
@@ -67,13 +68,12 @@ def digest(data: bytes, kernel: str) -> str:
 def oracle(hazard: HazardClass) -> tuple[Oracle, dict[str, str]]:
     """What decides about a class, and the versions of its programs.
 
-    Raises :class:`benchmarks.ptxas.PtxasMissing` or :class:`benchmarks.sass.NvdisasmMissing`.
+    Raises :class:`benchmarks.ptxas.PtxasMissing` or MachineCodeError.
     """
     if hazard is HazardClass.WGMMA:
         assembler = ptxas.find()
         return partial(_repaired, assembler), {"ptxas": assembler.build}
-    tools = scoreboards.find()
-    return partial(_ahead, tools), tools.versions
+    return _ahead, scoreboards.versions()
 
 
 def _repaired(assembler: ptxas.Ptxas, data: bytes, proved: Collection[str]) -> Iterator[Case]:
@@ -87,10 +87,10 @@ def _repaired(assembler: ptxas.Ptxas, data: bytes, proved: Collection[str]) -> I
             )
 
 
-def _ahead(tools: scoreboards.Tools, data: bytes, proved: Collection[str]) -> Iterator[Case]:
+def _ahead(data: bytes, proved: Collection[str]) -> Iterator[Case]:
     try:
-        listings = tools.compile(data, ptxas.target_of(data))
-    except scoreboards.Refused as error:
+        listings = scoreboards.compiled(data)
+    except MachineCodeError as error:
         raise ValueError(str(error)) from None
     for entry in sorted(listings.keys() & set(proved)):
         for operation, signal in sorted(set(listings[entry].ahead())):

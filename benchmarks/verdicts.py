@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import ptxas, sass
+from benchmarks import ptxas
 from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -41,6 +41,7 @@ from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
 from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table
 from tclint.findings.verdicts import HazardClass, Status
+from tclint.hang.machine_code import MachineCodeError
 from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "Mutants", "against", "main", "mutants"]
@@ -209,7 +210,7 @@ def main() -> None:
     if options.against:
         try:
             left = [_ask(paths, hazard, options.record) for hazard in chosen if hazard in ORACLES]
-        except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
+        except (ptxas.PtxasMissing, MachineCodeError) as error:
             sys.exit(f"nothing is asked: {error}")
         sys.exit(any(left))
     counted = [path for path in paths if path.stat().st_size <= options.largest]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tclint.driver.cuda_tools import ToolError, candidates, complaint, run, variable
 from tclint.hang.positions import PositionError
 
-__all__ = ["LineTable", "MachineCodeError", "assembled", "parsed"]
+__all__ = ["LineTable", "MachineCodeError", "assembled", "disassembled", "parsed", "printed"]
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.([^\s,\"]+)")
 _PLACE = re.compile(r"\s*//## File \"([^\"]*)\", line (\d+)")
@@ -103,15 +103,21 @@ def parsed(text: str) -> LineTable:
 
 def assembled(ptx: bytes, target: str) -> LineTable:
     """The line table of *ptx* as ptxas compiles it for *target* (``sm_90a``). Raises MachineCodeError."""
+    return parsed(disassembled(ptx, target, "-gp"))
+
+
+def disassembled(ptx: bytes, target: str, *options: str) -> str:
+    """What nvdisasm with *options* prints of *ptx* as ptxas compiles it for *target*. Raises MachineCodeError."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
         with open(source, "wb") as file:
             file.write(ptx)
-        _run("ptxas", "-arch", target, "-lineinfo", source, "-o", cubin)
-        return parsed(_run("nvdisasm", "-gp", cubin))
+        printed("ptxas", "-arch", target, "-lineinfo", source, "-o", cubin)
+        return printed("nvdisasm", *options, cubin)
 
 
-def _run(tool: str, *arguments: str) -> str:
+def printed(tool: str, *arguments: str) -> str:
+    """What one of NVIDIA's tools prints. Raises MachineCodeError if it is not there, or fails."""
     program = next(candidates(tool), None)
     if program is None:
         raise MachineCodeError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from benchmarks import ptxas, sass, scoreboards
 from benchmarks.scoreboards import Listing
 from tclint.findings.rules import all_rules
+from tclint.hang.machine_code import MachineCodeError, printed
 from tests.tools.project import ROOT
 
 PRINTED = """\
@@ -108,37 +108,28 @@ def test_one_path_without_a_wait_is_enough() -> None:
 
 
 @pytest.fixture
-def tools() -> scoreboards.Tools:
+def tools() -> None:
+    """Skips the test where ptxas or nvdisasm is not installed."""
     try:
-        return scoreboards.Tools(ptxas.find(), sass.find())
-    except (ptxas.PtxasMissing, sass.NvdisasmMissing) as error:
+        scoreboards.versions()
+    except (ptxas.PtxasMissing, MachineCodeError) as error:
         pytest.skip(str(error))
 
 
-def test_the_examples_of_the_rule_run_ahead_on_the_hardware(tools: scoreboards.Tools) -> None:
-    rule = all_rules()["TC002"]
-    for block in rule.examples[:3]:
-        data = block.code.encode()
-        found = [
-            pair for kernel in tools.compile(data, ptxas.target_of(data)).values() for pair in kernel.ahead()
-        ]
-        assert found, block.code
+@pytest.mark.usefixtures("tools")
+def test_the_examples_of_the_rule_run_ahead_on_the_hardware() -> None:
+    for block in all_rules()["TC002"].examples[:3]:
+        kernels = scoreboards.compiled(block.code.encode()).values()
+        assert [pair for kernel in kernels for pair in kernel.ahead()], block.code
 
 
-def test_the_line_table_changes_no_instruction(tools: scoreboards.Tools, tmp_path: Path) -> None:
-    source = ROOT / "fixtures" / "tcgen05_gemm_released_early.ptx"
+@pytest.mark.usefixtures("tools")
+def test_the_line_table_changes_no_instruction(tmp_path: Path) -> None:
+    source, cubin = ROOT / "fixtures" / "tcgen05_gemm_released_early.ptx", str(tmp_path / "t.cubin")
     texts = []
     for options in ([], ["-lineinfo"]):
-        subprocess.run(
-            [tools.assembler.path, "-arch", "sm_100a", *options, source, "-o", tmp_path / "t.cubin"],
-            check=True,
-        )
-        texts.append(
-            [
-                i.text
-                for code in tools.disassembler.disassemble(tmp_path / "t.cubin")
-                for i in code.instructions
-            ]
-        )
+        printed("ptxas", "-arch", "sm_100a", *options, str(source), "-o", cubin)
+        codes = sass.parse(printed("nvdisasm", "-c", "-gp", "-hex", cubin))
+        texts.append([i.text for code in codes for i in code.instructions])
     assert texts[0] == texts[1]
     assert texts[0]

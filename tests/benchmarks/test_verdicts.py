@@ -13,7 +13,6 @@ from benchmarks import (
     prover_rules,
     ptxas,
     results,
-    sass,
     scoreboards,
     verdict_oracles,
     verdict_score,
@@ -23,6 +22,7 @@ from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
 from benchmarks.proof_faults import PROOF_FAULTS
 from tclint.findings.verdicts import HazardClass
+from tclint.hang.machine_code import MachineCodeError
 from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, kernel, module
 
@@ -184,18 +184,17 @@ def test_every_reading_names_a_class_and_has_a_reason() -> None:
 
 def test_what_ptxas_repairs_and_what_runs_ahead_in_sass_speaks_against_a_proof() -> None:
     try:
-        tools = scoreboards.find()
-    except (ptxas.PtxasMissing, sass.NvdisasmMissing):
+        scoreboards.versions()
+    except (ptxas.PtxasMissing, MachineCodeError):
         pytest.skip("no ptxas, or no nvdisasm")
     bad = ROOT / "fixtures" / "wgmma_unwaited.ptx"
     ask, _ = verdict_oracles.oracle(HazardClass.WGMMA)
     assert [case.what for case in ask(bad.read_bytes(), {"gemm_unwaited_bad"})] == ["ptxas C7517"]
     assert not list(ask(bad.read_bytes(), set()))
     early = (ROOT / "fixtures" / "tcgen05_gemm_released_early.ptx").read_bytes()
-    listing = tools.compile(early, ptxas.target_of(early))["gemm_released_early_bad"]
-    assert list(listing.ahead())
+    assert list(scoreboards.compiled(early)["gemm_released_early_bad"].ahead())
     waits = (ROOT / "fixtures" / "tcgen05_gemm.ptx").read_bytes()
-    assert not list(tools.compile(waits, ptxas.target_of(waits))["gemm_ok"].ahead())
+    assert not list(scoreboards.compiled(waits)["gemm_ok"].ahead())
 
 
 def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
