@@ -1,6 +1,6 @@
 """What of a finding locates a planted fault: the primary location, a step, or an edit that it suggests.
 
-:mod:`benchmarks.mutation` finds it out with the score; ``--record-locations`` keeps it.
+:mod:`benchmarks.mutation` finds it out with the score.
 """
 
 from __future__ import annotations
@@ -16,19 +16,12 @@ from benchmarks.faults import OPERATORS
 from tclint.findings.finding import Finding
 from tclint.syntax.source import Source
 
-__all__ = ["ABOUT", "COMMAND", "NEAR", "SLICE", "TITLE", "figure", "located", "summary", "table", "tables"]
+__all__ = ["NEAR", "counted", "located", "table"]
 
 NEAR = 3
 """Lines between a change and what a finding names, up to which the finding locates the change."""
 _NO_CODE = re.compile(rb"\s*(//.*|\.loc\b.*|[{}])?\s*")
 """A line without code: a blank, a comment, a ``.loc``, a brace."""
-
-TITLE = "Where planted faults are located"
-COMMAND = "python -m benchmarks.mutation fixtures/kernels --each 6 --no-ptxas --record-locations"
-SLICE = ""
-ABOUT = """\
-Of the planted faults that are found: is the changed line within 3 lines of the primary location of a finding, of a step
-of it, or of an edit that it suggests?"""
 
 LOCATORS = ("primary", "step", "edit", "code")
 """What may locate a change, from the most to the least direct; *code* is any of the others if only lines of code
@@ -84,44 +77,3 @@ def table(counts: Counts) -> list[str]:
         cells.append([name, row.total(), *sums, *(f"{100 * n / row.total():.0f}%" for n in sums)])
     head = ("primary location", "or a step", "or an edit", "in lines of code")
     return results.table(("operator", "found", *head, *head), cells)
-
-
-def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
-    """What is recorded: the counts, and each fault that was found and that nothing locates."""
-    keys = ("operator", "producer", "file", "line", "new")
-    return {
-        **about,
-        "files": len({r["file"] for r in records}),
-        "producers": sorted({r["producer"] for r in records}),
-        "planted": len(records),
-        "counts": counted(records),
-        "unlocated": [
-            {k: r[k] for k in keys} | {"new": [new.partition(":")[0] for new in r["new"][:3]]}
-            for r in records
-            if r["verdict"] == "found" and not r["located"]
-        ],
-    }
-
-
-def figure(data: Mapping[str, Any]) -> str:
-    """What shares of the faults that are found are located."""
-    total = Counter[str]()
-    for _, how, n in data["counts"]:
-        total[how] += n
-    primary, step, edit, _ = (
-        f"{sum(total[how] for how in LOCATORS[: i + 1]) / max(total.total(), 1):.0%}"
-        for i in range(len(LOCATORS))
-    )
-    return (
-        f"{data['planted']:,} changes in {data['files']} files of {', '.join(data['producers'])}, at most "
-        f"{data['each']} of an operator in each folder, drawn with seed {data['seed']}; {total.total():,} are found. The "
-        f"primary location names {primary} of these, it or a step {step}, these or an edit {edit}."
-    )
-
-
-def tables(data: Mapping[str, Any]) -> list[str]:
-    """The same by operator, and where what nothing locates is."""
-    lines = [*table([tuple(count) for count in data["counts"]]), "Not located:", ""]
-    for miss in data["unlocated"]:
-        lines.append(f"- {miss['operator']}: {miss['file']}, line {miss['line']}: {'; '.join(miss['new'])}")
-    return lines

@@ -389,9 +389,6 @@ def main() -> None:
     parser.add_argument("--replay", type=Path, help="ask again about the mutants of an earlier run")
     parser.add_argument("--no-ptxas", action="store_true", help="do not ask ptxas about what was not found")
     parser.add_argument("--record", action="store_true", help="record the score for docs/results.md")
-    parser.add_argument(
-        "--record-locations", action="store_true", help="record for docs/results.md what locates the faults"
-    )
     options = parser.parse_args()
     folders: list[Path] = options.folders or [default_cache()]
     if missing := [folder for folder in folders if not folder.is_dir()]:
@@ -437,9 +434,6 @@ def main() -> None:
     if options.record:
         data = summary(done, each=options.each, seed=options.seed, assembler=name)
         results.save("mutation", data, {"ptxas": name.partition(" ")[2]} if name else {}, skipped)
-    if options.record_locations:
-        data = locations.summary(done, each=options.each, seed=options.seed)
-        results.save("locations", data, {}, skipped)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,6 @@ PARTS: dict[str, str] = {
     "verdicts": "benchmarks.verdict_score",
     "needless": "benchmarks.needless",
     "needed": "benchmarks.needed.score",
-    "locations": "benchmarks.locations",
     "hardware": "benchmarks.hardware",
     "hangs": "benchmarks.hangs.score",
     "executor": "benchmarks.executor",
