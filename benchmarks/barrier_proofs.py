@@ -17,7 +17,7 @@ from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.forms import Match
 
-__all__ = ["EXCHANGES", "for_all", "in_other_intervals", "in_turn", "ordered_by_others"]
+__all__ = ["EXCHANGES", "in_other_intervals", "in_turn", "ordered_by_others"]
 
 _BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 _NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
@@ -79,10 +79,10 @@ def in_turn(function: Function, cfg: CFG, site: int) -> bool:
     All threads of the CTA execute the same aligned barrier (9.7.13.1). Roles do not always keep to that, so every other
     one that it may be taken for must come before or after it, and it must have no guard.
     """
-    return for_all(function, cfg, site) and _Barriers(function, cfg).in_order(site, [site])
+    return _for_all(function, cfg, site) and _Barriers(function, cfg).in_order(site, [site])
 
 
-def for_all(function: Function, cfg: CFG, site: int) -> bool:
+def _for_all(function: Function, cfg: CFG, site: int) -> bool:
     """Whether the instruction at *site* is a barrier for all threads of the CTA, aligned and with no guard."""
     i = function.instructions[site]
     aligned = i.match is not None and (i.opcode.startswith("bar.") or ".aligned" in i.match.modifiers)

@@ -20,7 +20,7 @@ from benchmarks.copy_proofs import only_the_end_follows
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
-from tclint.ir.nodes import Function, Immediate, Instruction, Operand, Vector, registers
+from tclint.ir.nodes import Immediate, Instruction, Operand, Vector, registers
 from tclint.isa.effects import Order
 from tclint.syntax.source import Source
 
@@ -31,7 +31,6 @@ __all__ = [
     "change",
     "equivalent",
     "observers",
-    "ordered_by_the_fence_before",
     "orders_reads_alone",
 ]
 
@@ -549,7 +548,7 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     Where no operation writes shared memory through the async proxy, an ordinary load does not matter: two reads are in no
     order.
     """
-    if not ordered_by_the_fence_before(change, in_turn):
+    if not _ordered_by_the_fence_before(change):
         return None
     return Proof(
         "nothing is accessed through the generic proxy between the beginning, or a proxy fence, and it",
@@ -557,8 +556,8 @@ def nothing_accessed_since_the_proxy_fence(change: Change) -> Proof | None:
     )
 
 
-def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CFG, int], bool]) -> bool:
-    """Whether that holds if all threads reach the barriers for which *together* is true."""
+def _ordered_by_the_fence_before(change: Change) -> bool:
+    """Whether that holds if all threads reach the barriers that they reach in turn."""
     site = change.deleted
     if site is None or not _about_shared_memory(change.instructions[site]):
         return False
@@ -567,7 +566,7 @@ def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CF
     entry = change.kernel.function.entry
     alone = entry and not any(i.flow == "call" for i in change.instructions)
     reads_alone = entry and _async_reads_alone(change)
-    observed = _Observations(change, site, together) if alone else None
+    observed = _Observations(change, site) if alone else None
     releases_before = observed.releases_before if observed else None
     for at in _sites_before(change, site, lambda i: i.opcode in kinds and i.guard < 0, releases_before):
         if at is None:
@@ -583,12 +582,11 @@ def ordered_by_the_fence_before(change: Change, together: Callable[[Function, CF
 
 
 class _Observations:
-    """What a thread may have observed before the fence at *site*, if all reach the barriers for which *together* is true."""
+    """What a thread may have observed before the fence at *site*, if all reach the barriers that they reach in turn."""
 
-    def __init__(self, change: Change, site: int, together: Callable[[Function, CFG, int], bool]) -> None:
+    def __init__(self, change: Change, site: int) -> None:
         self.change = change
         self.site = site
-        self.together = together
 
     def acquires_at(self, at: int) -> bool:
         """Whether a thread observes others at an instruction, and it is known which ones."""
@@ -607,7 +605,7 @@ class _Observations:
         """The barriers that all threads of the CTA come to as the same one."""
         function, cfg = self.change.kernel.function, self.change.cfg
         every = (i for i, x in enumerate(self.change.instructions) if x.event == "barrier-sync")
-        return frozenset(i for i in every if self.together(function, cfg, i))
+        return frozenset(i for i in every if in_turn(function, cfg, i))
 
     @cached_property
     def _arrivals(self) -> list[int]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import tclint.analyses.model
-from benchmarks.barrier_proofs import for_all
 from benchmarks.equivalence import (
     Change,
     change,
     observers,
-    ordered_by_the_fence_before,
     orders_reads_alone,
 )
 from benchmarks.faults import Fault, Kernel, Operator, apply
@@ -29,8 +24,6 @@ from tclint.analyses.proxies import (
     fences,
     through_async,
 )
-from tclint.analyses.role_paths import known_functions
-from tclint.checks._needs import contents, needs
 from tclint.dataflow import GaveUp
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
@@ -42,37 +35,27 @@ from tclint.values import UniformityScope
 from tclint.values.nodes import AddressOf
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
-
-PATIENCE = 4_000
-"""States that a search for a path may visit when a fault is asked about again; usually 500."""
+__all__ = ["CAUSES", "cause"]
 
 CAUSES = {
     "equivalent": "no fault: proven to do the same, by the ISA",
     "accepted": "no fault: ptxas accepts the target",
     "no rule": "no rule yet for this operator",
-    "no rule here": "no rule yet for a kernel with none of the instructions that the rules are about",
     "unresolved": "the model does not resolve the mbarrier, and `tclint barriers` says so",
     "note": "reported as a note, which does not fail a run",
     "low": "reported with low confidence, which --pedantic shows",
     "same code": "ptxas makes the same machine code of both",
     "refused by ptxas": "ptxas refuses the mutant",
     "other": "reported by another rule, or at another place",
-    "unused": "nothing names the mbarrier that is no longer made",
     "launch": "a replay of the kernel ends early: what its threads do depends on what the text does not say",
     "long": "a replay of the kernel takes too long",
-    "budget": "found when the search for a path may visit more states",
     "arrival": "another commit covers the operations: what is lost is an arrival on an mbarrier, and those are not counted",
-    "in turn": "every thread comes from another fence, or has accessed nothing; whether all come to one barrier between depends on branches",
-    "issuer": "the thread that issues the operation has a fence for it too: which of the two it takes is not said",
-    "elsewhere": "nothing that its thread has accessed before it is known to be accessed through the async proxy",
     "reads": "its thread has read at most: the fence is for copies that overwrite what was read, and code in use goes without",
     "in order": "a replay that executes it still has all bulk copies, MMAs, stores and reads in order",
     "unreached": "no replayed launch reaches it",
     "once": "no replayed launch executes the iteration of the loop in which it would go wrong",
     "threads": "only other threads can observe it: what orders them is not analysed",
     "end": "nothing after it accesses such memory, and what becomes of a copy when the kernel ends is not specified",
-    "last": "its thread only exits after it: the wait keeps the CTA alive for others that still signal there",
     "memory": "whether a later access is to the same bytes of memory is unknown",
     "overlap": "whether the kernel may begin while the one before it runs is said where it is launched",
     "box": "the bytes that a tensor copy loads are in its tensor map, which the host makes",
@@ -80,22 +63,9 @@ CAUSES = {
     "value": "depends on what the kernel does not determine: registers or threads at launch, an address, which threads share a value",
     "count": "the warp may own just that many registers there, and then both directions are the same",
     "already": "the original has a finding of that rule, which is reported once per kernel",
-    "call": "the kernel calls a function that is not in the module and may do what is missing",
     "unexplained": "not explained",
 }
 """The causes in the order in which they are tried, and what they mean."""
-
-
-@contextmanager
-def patient() -> Iterator[None]:
-    """Meanwhile a search for a path gives up later."""
-    names = vars(tclint.analyses.model)
-    search = names["find_paths"]
-    names["find_paths"] = partial(search, budget=PATIENCE)
-    try:
-        yield
-    finally:
-        names["find_paths"] = search
 
 
 def cause(
@@ -104,13 +74,11 @@ def cause(
     fault: Fault,
     operator: Operator,
     known: frozenset[str],
-    again: Callable[[], str],
 ) -> str:
     """The cause of a fault that was not found, a key of :data:`CAUSES`.
 
     *record* has its ``verdict`` and, as far as they were asked, ``equivalent`` and ``code``; *known* are the rules of
-    which the original has a finding; *again* lints the mutant
-    with more patience and returns the verdict.
+    which the original has a finding.
     """
     code = record.get("code", "")
     if "equivalent" in record:
@@ -121,25 +89,19 @@ def cause(
         return "no rule"
     if record["verdict"] in ("note", "low", "other"):
         return str(record["verdict"])
-    if not _applies(operator, kernel):
-        return "no rule here"
     if _unresolved(kernel, fault):
         return "unresolved"
-    if _unused(kernel, fault):
-        return "unused"
     if code in ("same", "refused"):
         return {"same": "same code", "refused": "refused by ptxas"}[code]
     found = _unknown(kernel, fault, operator)
     if not found and "CV010" not in operator.rules:
         found = _witness(kernel, fault)
-    if found in ("", "memory") and again() == "found":
-        return "budget"
     if not found and not known.isdisjoint(operator.rules):
         return "already"
     # A replay looks at the outermost loads and stores alone: it shows nothing of a barrier that is gone.
-    if "MB016" in operator.rules and operator.family != "barrier" and found in ("", "threads", "last"):
+    if "MB016" in operator.rules and operator.family != "barrier" and found in ("", "threads"):
         found = _replays_show(kernel, fault) or found
-    return found or ("call" if _leads_out(kernel) else "unexplained")
+    return found or "unexplained"
 
 
 def _changed(kernel: Kernel, fault: Fault) -> list[int]:
@@ -155,16 +117,6 @@ def _unresolved(kernel: Kernel, fault: Fault) -> bool:
         return False
     mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
     return not set(mbarriers.unresolved).isdisjoint(sites)
-
-
-def _unused(kernel: Kernel, fault: Fault) -> bool:
-    """Whether an ``mbarrier.init`` is gone of what no instruction names, as far as it is known which each of them names."""
-    inits = [i for i in _changed(kernel, fault) if kernel.instructions[i].event == "mbarrier-init"]
-    if not inits:
-        return False
-    mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
-    rings = [ring for ring in mbarriers.rings if not set(inits).isdisjoint(ring.inits)]
-    return not mbarriers.unresolved and all(e.bounds_mbarrier for ring in rings for e in ring.uses.values())
 
 
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
@@ -235,18 +187,6 @@ def _by_tensor_map(kernel: Kernel) -> bool:
     return any(i.role("tensormap") is not None for i in copies)
 
 
-def _leads_out(kernel: Kernel) -> bool:
-    """Whether a call goes to a function of which it is not known what it does."""
-    known = known_functions(kernel.module)
-    return any(i.flow == "call" and i.callee not in known for i in kernel.instructions)
-
-
-def _applies(operator: Operator, kernel: Kernel) -> bool:
-    """Whether the kernel has an instruction that one of the rules looks at."""
-    wanted = needs(operator.rules)
-    return not wanted or not wanted.isdisjoint(contents(kernel.function.uses))
-
-
 def _site(kernel: Kernel, fault: Fault) -> int | None:
     """The instruction that the fault is about: of those that it changes, the first that waits, orders or commits."""
     starts = {kernel.span(i).start: i for i in range(len(kernel.instructions))}
@@ -270,9 +210,6 @@ def _witness(kernel: Kernel, fault: Fault) -> str:
         found = _of_fence(kernel, site, changed)
         if found:
             return found
-    asked = kernel.instructions[_asked(kernel, site)].event == "mbarrier-wait"
-    if asked and _only_exits_after(kernel, site):
-        return "last"
     if first.event.startswith(_BETWEEN_THREADS) and first.role("mask") is None:
         return "threads"
     seen = observers(changed) if changed else None
@@ -294,8 +231,6 @@ def _witness(kernel: Kernel, fault: Fault) -> str:
 
 def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     """Why nothing is known to lack a proxy fence of shared memory that is gone."""
-    if ordered_by_the_fence_before(changed, for_all):
-        return "in turn"
     if not fences(kernel.instructions[site]):
         return ""
     model = KernelModel(kernel.function, kernel.module)
@@ -312,15 +247,9 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
         if use.writes is writes
     ]
     meeting = [(a, use, _meet(model, a, use)) for a in before for use in uses if a.writes or use.writes]
-    touching = {use.site for _, use, surely in meeting if surely is not False}
-    known = {use.site for _, use, surely in meeting if surely} or touching
-    if known and all(_fenced_by_issuer(kernel, model, use) for use in known):
-        return "issuer"
-    copied = model.fact(Overwritten)
-    if not before:
-        return ""  # it is for what other threads have released
-    if not touching and not any(copied.may(a.address) for a in before):
-        return "elsewhere"
+    touching = any(surely is not False for _, _, surely in meeting)
+    if not touching and not any(model.fact(Overwritten).may(a.address) for a in before):
+        return ""  # it is for what other threads have released, or access
     met = {a.writes for a, _, surely in meeting if surely}
     if orders_reads_alone(changed) or met == {False}:
         return "reads"
@@ -335,37 +264,6 @@ def _meet(model: KernelModel, a: SharedAccess, b: SharedAccess) -> bool | None:
     extents = model.fact(Extents)
     here, there = extents.of(a), extents.of(b)
     return None if here is None or there is None or here.base != there.base else here.may_overlap(there)
-
-
-def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:
-    """Whether a proxy fence precedes *use* in its block, after the last point where its thread observes others."""
-    for i in range(use - 1, model.cfg.blocks[model.cfg.block_of[use]].start - 1, -1):
-        instruction = kernel.instructions[i]
-        if fences(instruction) and instruction.guard < 0:
-            return True
-        if instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait") or instruction.flow:
-            return False
-    return False
-
-
-def _only_exits_after(kernel: Kernel, site: int) -> bool:
-    """Whether a thread does nothing after the instruction at *site* but to wait, compute and end."""
-    cfg = CFG(kernel.function)
-    work, seen = [(cfg.block_of[site], site + 1)], set[int]()
-    while work:
-        block, begin = work.pop()
-        for i in range(begin, cfg.blocks[block].end):
-            instruction = kernel.instructions[i]
-            match = instruction.match
-            if match is None or instruction.flow == "call" or instruction.event not in ("", "mbarrier-wait"):
-                return False
-            if match.form.memory and not match.space.startswith(".param"):
-                return False
-        for edge in cfg.successors[block]:
-            if edge.target not in seen:
-                seen.add(edge.target)
-                work.append((edge.target, cfg.blocks[edge.target].start))
-    return True
 
 
 _SPACES = {"write": (".shared", ".shared::cta", ".shared::cluster", ""), "read": (".global", "")}

@@ -44,7 +44,7 @@ from benchmarks.corpus.builder import default_cache
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.machine_code import Assembler
-from benchmarks.misses import cause, patient
+from benchmarks.misses import cause
 from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, figure, summary, table, tables
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.findings.finding import Edit, FileReport, Finding
@@ -347,10 +347,6 @@ def _ask(
     def asked(strict: bool = strict) -> Verdict:
         return verdict(reports[strict], lint(path, changed, strict=strict), operator.rules, places)
 
-    def again() -> str:
-        with patient():
-            return asked().result
-
     began = process_time()
     said = asked()
     record = record | {"verdict": said.result, "new": said.new, "seconds": round(process_time() - began, 3)}
@@ -365,7 +361,7 @@ def _ask(
         if proof is None and operator.rules and assembler:
             record["code"] = assembler.compare(kernel.data, changed)
         known = frozenset[str]().union(*map(_about, before.findings))
-        record["cause"] = cause(record, kernel, fault, operator, known, again)
+        record["cause"] = cause(record, kernel, fault, operator, known)
     return record
 
 

@@ -248,7 +248,7 @@ def test_the_table_of_places_sums_up_what_locates_a_change() -> None:
         {"operator": fault, "producer": "a", "verdict": "found", "located": how}
         for how in ("primary", "step", "step", "edit", "code", "")
     ]
-    missed = {"operator": fault, "producer": "a", "verdict": "missed", "cause": "budget"}
+    missed = {"operator": fault, "producer": "a", "verdict": "missed", "cause": "memory"}
     lines = table([*records, missed]).splitlines()
     assert "| wgmma.fence deleted | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
     assert "| all | 6 | 1 | 3 | 4 | 5 | 17% | 50% | 67% | 83% |" in lines
