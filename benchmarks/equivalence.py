@@ -829,20 +829,6 @@ def single_thread(change: Change) -> Proof | None:
     return Proof("the CTA has one thread", "9.7.13.1")
 
 
-@proof
-def nothing_to_release(change: Change) -> Proof | None:
-    """An arrival on an mbarrier becomes relaxed, before which its thread has accessed no memory and observed no thread.
-
-    A release orders what its thread did before it, and what it observed of others (8.9, 9.7.13.15.13). Parameters are not
-    written. An mbarrier that the thread initialises is to be published by other means, or no thread could wait for it;
-    the accesses of a copy that completes on one are ordered by its complete_tx.
-    """
-    site = _relaxed_arrival(change)
-    if site is None or not all(i is None or _releases_nothing(i) for i in _before(change, site)):
-        return None
-    return Proof("its thread has accessed nothing before it that the release would order", "9.7.13.15.13")
-
-
 def _relaxed_arrival(change: Change) -> int | None:
     """The arrival on an mbarrier that becomes relaxed, if that is all that changes in an entry."""
     if len(change.steps) != 1 or len(change.taken) != 1 or len(change.added) != 1:
@@ -879,20 +865,6 @@ def observed_after_a_barrier(change: Change) -> Proof | None:
     return Proof("each wait that may observe it follows a barrier for all threads", "9.7.13.1")
 
 
-def _releases_nothing(instruction: Instruction) -> bool:
-    """Whether an instruction leaves nothing for a later release to order."""
-    match = instruction.match
-    if match is None or match.problem or instruction.flow == "call":
-        return False
-    form = match.form
-    if form.event in ("mbarrier-init", "mbarrier-expect", "elect") or (form.event, form.group) == (
-        "issue",
-        "mbarrier",
-    ):
-        return True
-    return not form.event and (not form.memory or match.space in (".param", ".const"))
-
-
 @proof
 def ordered_by_the_barriers_around(change: Change) -> Proof | None:
     """Nothing that is done between the barriers around it needs this one between.
@@ -919,30 +891,6 @@ def _of_lanes(instruction: Instruction) -> bool:
     """Whether it is a barrier of the lanes of a warp."""
     match = instruction.match
     return instruction.event == "barrier-sync" and match is not None and match.form.scope == "lanes"
-
-
-@proof
-def barrier_of_one_warp(change: Change) -> Proof | None:
-    """A named barrier of 32 threads becomes one of the lanes of a warp.
-
-    Barriers count whole warps (9.7.13.1), so whichever warp comes first completes it, and only its lanes are ordered.
-    """
-    taken, added = change.taken, change.added
-    if len(taken) != 1 or len(added) != 1 or taken[0].guard >= 0 or added[0].guard >= 0:
-        return None
-    (old,), (new,) = taken, added
-    count, mask = old.role("count"), new.operands[0] if new.operands else None
-    if (
-        old.event == "barrier-sync"
-        and not old.writes
-        and _of_lanes(new)
-        and isinstance(count, Immediate)
-        and count.value == 32
-        and isinstance(mask, Immediate)
-        and mask.value in (-1, 0xFFFFFFFF)
-    ):
-        return Proof("the barrier counts one warp", "9.7.13.1")
-    return None
 
 
 @proof

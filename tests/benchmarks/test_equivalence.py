@@ -249,13 +249,6 @@ CASES = [
     ("results_that_nothing_reads", "bulk wait_group to .read",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {STORED} bar.sync 0; ret;",
      f"{STORE} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;/*!*/ {STORED} bar.sync 0; {LATER} ret;"),
-    # an mbarrier that the thread has made, and what another thread is to read
-    ("nothing_to_release", "mbarrier arrive relaxed",
-     f"{INIT} {FILL} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;",
-     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ {WAITED} ret;"),
-    ("nothing_to_release", "mbarrier arrive relaxed",
-     f"{INIT} ld.param.u64 %rd1, [in]; {SIGNAL}/*!*/ ret;",
-     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ {WAITED} ret;"),
     # a barrier before the wait, and a wait that another thread may reach before the barrier
     ("observed_after_a_barrier", "mbarrier arrive relaxed",
      f"{INIT} bar.sync 0; {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} ret;",
@@ -316,9 +309,6 @@ CASES = [
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"mov.u32 %r1, %cluster_nctaid.x; {TAKEN}",
      f"mov.u32 %r1, %cluster_ctarank; {TAKEN}"),
-    ("barrier_of_one_warp", "CTA barrier to warp barrier",
-     f"{STORED} barrier.sync 1, 32;/*!*/ {READ} ret;",
-     f"{STORED} barrier.sync 1, 64;/*!*/ {READ} ret;"),
     ("grid_awaited_before", "griddepcontrol.wait deleted",
      "griddepcontrol.wait; @%p1 bra L; L: griddepcontrol.wait;/*!*/ ret;",
      "@%p1 bra L; griddepcontrol.wait; L: griddepcontrol.wait;/*!*/ ret;"),
