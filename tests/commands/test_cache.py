@@ -93,7 +93,7 @@ def test_examples_of_all_rules_are_equal_warm_and_cold(
     folder = tmp_path / "in"
     folder.mkdir()
     for rule in all_rules().values():
-        for n, block in enumerate((*rule.examples, *rule.corrections)):
+        for n, block in enumerate(rule.examples if not verdict else rule.examples[:1]):
             (folder / f"{rule.id}_{n}.ptx").write_text(block.code)
     assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
 
