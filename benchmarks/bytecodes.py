@@ -2,7 +2,7 @@
 
     python -m benchmarks.bytecodes [--update]
 
-Each kernel of ``fixtures/kernels`` is linted in a process of its own while every bytecode instruction is counted, and so
+One build of each kernel of ``fixtures/kernels`` is linted in a process of its own while every bytecode instruction is counted, and so
 are the start and reading the ISA table. The counts are held against ``records/bytecodes.json``: more than a few per
 cent above it is a failure that names the functions that grew. Functions of these kernels are also repeated inside
 themselves, kernels in a module, and single constructs in a kernel, and the count may hardly more than double when the size
@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing import get_context
 from pathlib import Path
 from types import CodeType, FrameType
@@ -133,9 +133,14 @@ def counts() -> dict[str, Counts]:
     found = {"start": _apart(start), "ISA table": _apart(lambda: table().forms)}
     start()
     [*table(), *all_rules().values()]  # read once for all kernels
-    for path in sorted(KERNELS.glob("*.ptx")):
+    for path in one_build_of_each(KERNELS.glob("*.ptx")):
         found[path.name] = _apart(_lint(path.name, path.read_bytes()))
     return found
+
+
+def one_build_of_each(paths: Iterable[Path]) -> list[Path]:
+    """The last of the files that differ in nothing but the target, as ``stream.sm_90a.ptx`` and ``stream.sm_80.ptx``."""
+    return list({path.name.partition(".")[0]: path for path in sorted(paths)}.values())
 
 
 def doublings() -> Iterator[tuple[str, Counts, Counts]]:

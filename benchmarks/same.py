@@ -257,7 +257,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     usual = record(paths)
     status = 0
-    for order, seed in [*((order, HASH_SEEDS[0]) for order in ORDERS[1:]), (ORDERS[0], HASH_SEEDS[1])]:
+    for order, seed in zip(ORDERS[1:], HASH_SEEDS, strict=True):
         print(f"checks {order}, hash seed {seed}: ", end="", flush=True)
         status |= _say(differences(usual, record(paths, order, seed)), len(usual))
     return status

@@ -110,7 +110,7 @@ def test_a_race_that_the_executor_observes_is_not_proved(name: str) -> None:
         if function.name in entries and (written := module.function(function.name)) is not None
     )
     seen = 0
-    for fault in OPERATORS["CTA barrier deleted"].plant(kernel):
+    for fault in list(OPERATORS["CTA barrier deleted"].plant(kernel))[:3]:
         data = apply(kernel.data, fault.edits)
         if unordered(name, "lazy", data):
             seen += 1
