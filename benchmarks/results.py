@@ -48,7 +48,7 @@ ONCE = ROOT / "benchmarks" / "once.md"
 """The answers of measurements whose programs are gone."""
 
 PARTS: dict[str, str] = {
-    "corpus": "benchmarks.corpus.summary",
+    "corpus": "benchmarks.corpus.__main__",
     "findings": "benchmarks.findings",
     "strangers": "benchmarks.strangers.score",
     "availability": "benchmarks.availability",

@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks.corpus import __main__ as command
 from benchmarks.corpus import builder as builder_module
-from benchmarks.corpus import summary as corpus_summary
 from benchmarks.corpus import worker
 from benchmarks.corpus.builder import Builder, Skipped, default_cache, environment
 from benchmarks.corpus.producers import PRODUCERS
@@ -282,7 +281,7 @@ def test_the_command(
     assert command.main(["--cache", str(tmp_path), "--only", "triton"]) == 0
     assert command.main(["--cache", str(tmp_path)]) == 1
     assert asked == [f"benchmarks.corpus.producers.{name}" for name in ("triton", *PRODUCERS)]
-    assert "0 files of 0 producers, 0 bytes" in capsys.readouterr().out
+    assert "0 files of 0 producers, 0.0 MB." in capsys.readouterr().out
     for wrong in (["--limit", "0"], ["--jobs", "x"], ["--only", "gcc"]):
         with pytest.raises(SystemExit):
             command.main(["--cache", str(tmp_path), *wrong])
@@ -316,23 +315,17 @@ def test_a_kernel_is_taken_out_of_its_module() -> None:
         alone(module, 2)
 
 
-def test_a_summary_counts_what_the_manifest_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    about = {"reason": "", "packages": {"triton": "3.9.0", "numpy": "2"}, "files": 2, "bytes": 2_500_000}
-    gone = {"status": "skipped", "reason": "no network: …", "packages": {}, "files": 0, "bytes": 0}
-    refused = {"producer": "triton", "reason": "no place /a/b.cu(12): error"}
-    manifest = {
-        "producers": {
-            "triton": {**about, "status": "partial", "targets": {"sm_80": 1, "sm_90a": 1}, "seconds": 1},
-            "nvcc": {**gone, "targets": {}, "seconds": 0},
-        },
-        "files": [{"producer": "triton", "bytes": 500_000}, {"producer": "triton", "bytes": 2_000_000}],
-        "failures": [refused, {**refused, "reason": "no place /c/d.cu(7): error"}],
+def test_the_page_counts_what_the_manifest_says() -> None:
+    made = {
+        "status": "partial",
+        "reason": "",
+        "packages": {"triton": "3.9.0"},
+        "files": 2,
+        "bytes": 2_500_000,
     }
-    assert corpus_summary.main(["--cache", str(tmp_path)]) == 2
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    assert corpus_summary.main(["--cache", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "2 files of 1 producers, 2.5 MB; 1 files are larger than 1 MB." in text
-    assert "| triton | partial | 2 | 2.5 | 2.00 | 1 | 2 | triton 3.9.0 |" in text
-    assert "- triton: 2 files: no place … error" in text
-    assert "- nvcc: no network: …" in text
+    gone = {"status": "skipped", "reason": "no network", "packages": {}, "files": 0, "bytes": 0}
+    data = {"triton": made, "nvcc": gone}
+    assert command.figure(data) == "2 files of 1 producers, 2.5 MB."
+    text = "\n".join(command.tables(data))
+    assert "| triton | partial | 2 | 2.5 | triton 3.9.0 |" in text
+    assert "| nvcc | skipped | 0 | 0.0 | no network |" in text
