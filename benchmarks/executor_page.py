@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ ABOUT = """\
 right on the GPU must be right here, under every schedule and with nothing to report; what the GPU convicted should be seen
 here: an observation, a fault, a deadlock, or a wrong result."""
 SHOWN = 3
-"""Places and kinds that a row names; the record has them all."""
+"""Kinds that a row names; the record has them all."""
 UNSEEN: Mapping[str, str] = {
     "entry register count removed": "registers are not counted",
     "state space .shared dropped": (
@@ -93,11 +93,8 @@ def _same(said: Said, on_gpu: Mapping[str, Any]) -> str:
 
 def _convicted(ran: Any) -> list[str]:
     mutants = ran["convicted"]
-    by: dict[str, list[Said]] = defaultdict(list)
-    for mutant in mutants:
-        by[mutant["operator"]].append(mutant)
     rows = []
-    for operator, members in sorted(by.items()):
+    for operator, members in results.grouped(mutants, "operator"):
         seen = Counter(m["schedule"] for m in members if m["seen"])
         left = len(members) - sum(seen.values())
         said = _kinds(members)
@@ -115,26 +112,20 @@ def _convicted(ran: Any) -> list[str]:
 
 
 def _unseen(mutants: Sequence[Said]) -> list[str]:
-    by: dict[str, list[Said]] = defaultdict(list)
-    for mutant in mutants:
-        by[mutant["operator"]].append(mutant)
     rows = []
-    for operator, members in sorted(by.items()):
+    for operator, members in results.grouped(mutants, "operator"):
         why = {m["unsupported"] for m in members if "unsupported" in m} or {UNSEEN.get(operator, "not read")}
-        rows.append([operator, _places(members), "; ".join(sorted(why))])
+        rows.append([operator, results.places(members), "; ".join(sorted(why))])
     return results.table(["operator", "kernel and line", "why"], rows)
 
 
 def _lucky(mutants: Sequence[Said]) -> list[str]:
-    by: dict[str, list[Said]] = defaultdict(list)
-    for mutant in mutants:
-        by[mutant["operator"]].append(mutant)
     rows = []
-    for operator, members in sorted(by.items()):
+    for operator, members in results.grouped(mutants, "operator"):
         unseen = [m for m in members if not m["seen"]]
         said = _kinds(members)
         why = UNSEEN.get(operator, "not read") if unseen else ""
-        rows.append([operator, len(members), len(members) - len(unseen), said, _places(unseen), why])
+        rows.append([operator, len(members), len(members) - len(unseen), said, results.places(unseen), why])
     head = ["operator", "mutants", "seen", "as", "not seen", "why"]
     return [
         "**Right on the GPU, and an error to tclint.** No proof says that they are equivalent.",
@@ -147,9 +138,3 @@ def _kinds(members: Sequence[Said]) -> str:
     """What they were seen as, the most frequent first."""
     kinds = Counter(kind for m in members if m["seen"] for kind in m["seen"].split(", "))
     return ", ".join(kind for kind, _ in kinds.most_common(SHOWN))
-
-
-def _places(members: Sequence[Said]) -> str:
-    named = [f"{m['launch']}:{m['line']}" for m in members]
-    left = len(named) - SHOWN
-    return ", ".join(named[:SHOWN]) + (f" and {left} more" if left > 0 else "")

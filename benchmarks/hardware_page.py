@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,8 +18,6 @@ Faults were planted in our own kernels for sm_90, whose right results are known,
 original. One that gives a wrong result, hangs or faults is convicted: tclint should find it. One that comes out right is
 not acquitted, unless it is proven to be equivalent."""
 OUTCOMES = ("right", "wrong", "hang", "fault")
-SHOWN = 3
-"""Places that a row names; the record has them all."""
 INJECTED, SERIALISED = "C7517", "C7514"
 """What ptxas remarks when it waits for a wgmma by itself."""
 
@@ -81,11 +79,8 @@ def _summary(data: Any, mutants: list[Mutant], guilty: list[Mutant]) -> list[str
 
 
 def _families(mutants: list[Mutant]) -> list[str]:
-    families: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in mutants:
-        families[mutant["family"]].append(mutant)
     rows = []
-    for family, members in sorted(families.items()):
+    for family, members in results.grouped(mutants, "family"):
         outcomes = Counter(m["outcome"] for m in members)
         guilty = [m for m in members if convicted(m)]
         found = sum(m["verdict"] == "found" for m in guilty)
@@ -109,22 +104,14 @@ def _remarks(mutants: list[Mutant], guilty: list[Mutant]) -> list[str]:
 
 
 def _missed(guilty: list[Mutant]) -> list[str]:
-    missed: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
-    for mutant in guilty:
-        if mutant["verdict"] != "found":
-            missed[mutant["rule"], mutant["operator"]].append(mutant)
     rows = []
-    for (rule, operator), members in sorted(missed.items()):
+    for (rule, operator), members in results.grouped(
+        (m for m in guilty if m["verdict"] != "found"), "rule", "operator"
+    ):
         outcomes = Counter(m["outcome"] for m in members)
         said = ", ".join(f"{outcomes[o]} {o}" for o in OUTCOMES if outcomes[o])
-        rows.append([rule, operator, said, _places(members)])
+        rows.append([rule, operator, said, results.places(members)])
     return results.table(["rule", "operator", "outcome", "kernel and line"], rows) or ["None.", ""]
-
-
-def _places(members: list[Mutant]) -> str:
-    named = [f"{m['launch']}:{m['line']}" for m in members]
-    left = len(named) - SHOWN
-    return ", ".join(named[:SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 def _lucky(mutants: list[Mutant]) -> str:

@@ -21,6 +21,8 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,9 +33,11 @@ __all__ = [
     "PARTS",
     "RECORDS",
     "Part",
+    "grouped",
     "kernels",
     "main",
     "page",
+    "places",
     "processor",
     "recorded",
     "save",
@@ -154,6 +158,19 @@ def kernels(folder: Path) -> list[Path]:
     Nothing deeper: the corpus has the environments of its compilers beside them.
     """
     return sorted([*folder.glob("*.ptx"), *folder.glob("*/*.ptx")])
+
+
+def grouped(rows: Iterable[Mapping[str, Any]], *keys: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
+    """The rows of a record by what they have under *keys* (a tuple if there are several), sorted by that."""
+    value = itemgetter(*keys)
+    return [(key, list(found)) for key, found in groupby(sorted(rows, key=value), value)]
+
+
+def places(mutants: Sequence[Mapping[str, Any]], shown: int = 3) -> str:
+    """Kernel and line of the first *shown* mutants, and how many more there are."""
+    named = [f"{m['launch']}:{m['line']}" for m in mutants]
+    left = len(named) - shown
+    return ", ".join(named[:shown]) + (f" and {left} more" if left > 0 else "")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
