@@ -113,7 +113,7 @@ class Audit:
             assert form is not None  # every part of the pattern may be empty
             if error := _malformed(form):
                 remedy = "write // tclint: ignore[WG001], followed by the reason"
-                self._found(INVALID, comment, error, remedy, fixes=self._corrected(comment, error))
+                self._invalid(comment, error, remedy, self._corrected(comment, error))
                 continue
             rules = self._rules(comment, form["rules"])
             if rules:
@@ -126,17 +126,13 @@ class Audit:
                 ids = meant(selector)[0] - set(RULES) if selector else frozenset()
             except UnknownRule as error:
                 remedy = "correct it, or remove it from the list"
-                self._found(
-                    INVALID, comment, str(error), remedy, fixes=self._respelled(comment, selector, str(error))
-                )
+                self._invalid(comment, str(error), remedy, self._respelled(comment, selector, str(error)))
                 continue
             if ids:
                 rules[selector] = ids
             elif selector:
                 message = f"{selector} cannot be ignored by a comment"
-                self._found(
-                    INVALID, comment, message, "remove it from the list, or disable the rule with --ignore"
-                )
+                self._invalid(comment, message, "remove it from the list, or disable the rule with --ignore")
         return rules
 
     def _placed(
@@ -149,9 +145,8 @@ class Audit:
         else:
             function = function or next((f for f in self.functions if f.start >= comment.end), None)
             if function is None:
-                self._found(
-                    INVALID, comment, "no function follows", "move it before the function to which it applies"
-                )
+                remedy = "move it before the function to which it applies"
+                self._invalid(comment, "no function follows", remedy)
                 return
         unused = set(rules)
         if self._in_inline_assembly(comment):
@@ -274,16 +269,18 @@ class Audit:
             return self._respelled(comment, error.split()[2].rstrip(";"), error)
         return (Repair("remove the comment", (removed(comment),), True),) if self._text(comment) else ()
 
+    def _invalid(self, comment: Span, message: str, remedy: str, fixes: tuple[Repair, ...] = ()) -> None:
+        self._found(INVALID, comment, message, remedy, self._function(comment.start), fixes)
+
     def _found(
         self,
         rule_id: str,
         comment: Span,
         message: str,
         remedy: str,
-        function: Function | None = None,
-        fixes: tuple[Repair, ...] = (),
+        function: Function | None,
+        fixes: tuple[Repair, ...],
     ) -> None:
-        function = function or self._function(comment.start)
         entry = function.name if function is not None else None
         if rule_id not in self.on or (entry is not None and not self.selected.wants(entry)):
             return
@@ -373,17 +370,8 @@ class _Reader(Audit):
         found = form.match(self.code, start)
         return self.source.position(max(found.end() - 1, offset) if found is not None else offset).line
 
-    def _found(
-        self,
-        rule_id: str,
-        comment: Span,
-        message: str,
-        remedy: str,
-        function: Function | None = None,
-        fixes: tuple[Repair, ...] = (),
-    ) -> None:
-        line = self._line(comment)
-        self.problems.append(Directive(comment, line, problem=message, remedy=remedy))
+    def _invalid(self, comment: Span, message: str, remedy: str, fixes: tuple[Repair, ...] = ()) -> None:
+        self.problems.append(Directive(comment, self._line(comment), problem=message, remedy=remedy))
 
 
 def _without_comment(match: re.Match[bytes]) -> bytes:
