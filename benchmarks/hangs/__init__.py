@@ -31,8 +31,6 @@ DATA = 1 << 18
 """Bytes of memory for a kernel, as in ``launcher.py``."""
 ITERATIONS = 12
 """The argument *n* of every kernel."""
-DEBUGGED = ("ring-release-missing", "relay-no-store-role", "pairs-upper-skipped", "exchange-one-way")
-"""The jobs that are also launched under a debugger, in a build with a line table."""
 
 _WAIT = re.compile(
     r"(?P<guard>@!?%\w+ )?(?:mbarrier\.(?:try|test)_wait|bar\.sync|barrier\.sync|barrier\.cluster\.wait|bar\.warp\.sync"
@@ -137,11 +135,6 @@ def prepare(folder: Path) -> dict[str, Any]:
                 "block": threads_of(text),
                 "planted": name != kernel,
             }
-            if name in DEBUGGED:
-                code, said = assemble(tool, text.encode(), "-lineinfo")
-                assert code, said
-                (folder / f"{name}.lines.cubin").write_bytes(code)
-                plan["jobs"][name]["debugged"] = f"{name}.lines.cubin"
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     stand_alone(folder, *(Path(__file__).parent / name for name in ("launcher.py", "run.sh")))
     return plan

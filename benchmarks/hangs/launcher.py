@@ -3,8 +3,8 @@
     python3 launcher.py OUT            # all jobs; the answer is OUT/hangs.json
     python3 launcher.py --one CUBIN ENTRY GRID BLOCK N MARKED SECONDS
 
-Needs the driver's library, and cuda-gdb for the few jobs that are also shown in a debugger. A launch that does not
-complete in three seconds is a hang; its process is killed, which ends the kernel.
+Needs the driver's library. A launch that does not complete in three seconds is a hang; its process is killed, which ends
+the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,8 +26,6 @@ SECONDS = 3
 LIMIT = 45.0
 """Seconds after which the process of a job is given up."""
 AT_ONCE = 4
-LAST_START = 400.0
-"""Seconds after which no debugger is started any more."""
 DATA = 1 << 18
 _NOT_READY = 600
 
@@ -69,59 +66,11 @@ def one(arguments: list[str]) -> None:
     os._exit(0)  # the context of a hang cannot be destroyed
 
 
-def started(
-    job: dict[str, Any], cubin: str, n: int, marks: int, seconds: int, **environment: str
-) -> subprocess.Popen[str]:
-    numbers = [job["grid"], job["block"], n, marks, seconds]
-    command = [sys.executable, __file__, "--one", cubin, job["entry"], *map(str, numbers)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
-
-
-def debugged(job: dict[str, Any], n: int) -> dict[str, str]:
-    """What cuda-gdb shows of a hang when it attaches, and in a core dump of it."""
-    show = [
-        "info cuda kernels", "info cuda blocks", "info cuda warps", "info cuda lanes", "info cuda threads", "bt",
-        "x/3i $pc", f"info address {job['entry']}", "cuda block 0 thread 64", "x/3i $pc", "info cuda warps",
-    ]  # fmt: skip
-    commands = [part for command in show for part in ("-ex", f"echo > {command}\\n", "-ex", command)]
-    with tempfile.TemporaryDirectory() as folder:
-        pipe, core = f"{folder}/pipe", f"{folder}/hang.core"
-        process = started(
-            job, job["debugged"], n, 0, 150,
-            CUDA_ENABLE_USER_TRIGGERED_COREDUMP="1", CUDA_COREDUMP_PIPE=pipe, CUDA_COREDUMP_FILE=core,
-        )  # fmt: skip
-        try:
-            time.sleep(6)
-            found = {}
-            if os.path.exists(pipe):
-                said(["sh", "-c", f"echo x > {pipe}"])
-                time.sleep(5)
-                found["core"] = said(["cuda-gdb", "-batch", "-ex", f"target cudacore {core}", *commands])
-            else:
-                found["core"] = "no pipe"
-            if process.poll() is not None:
-                process = started(job, job["debugged"], n, 0, 150)
-                time.sleep(6)
-            found["attached"] = said(["cuda-gdb", "-batch", "-p", str(process.pid), *commands])
-        finally:
-            process.kill()
-    return found
-
-
-def said(command: list[str]) -> str:
-    """What a command prints within a minute, or why it does not run."""
-    try:
-        run = subprocess.run(
-            command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    return run.stdout
-
-
 def watched(job: dict[str, Any], n: int, build: int) -> dict[str, Any]:
     """The result of one build of a job in its own process."""
-    process = started(job, job["cubins"][build], n, build, SECONDS)
+    numbers = [job["grid"], job["block"], n, build, SECONDS]
+    command = [sys.executable, __file__, "--one", job["cubins"][build], job["entry"], *map(str, numbers)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -148,7 +97,6 @@ def main() -> None:
     if sys.argv[1] == "--one":
         return one(sys.argv[2:])
     out, plan = Path(sys.argv[1]), json.loads(Path("jobs.json").read_text(encoding="utf-8"))
-    begun = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
     answer: dict[str, Any] = {
         **machine(),
@@ -169,11 +117,6 @@ def main() -> None:
         run(name)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, [name for name in plan["jobs"] if name not in controls]))
-    for name, job in plan["jobs"].items():
-        if "debugged" in job and time.monotonic() - begun < LAST_START:
-            answer["jobs"][name]["debugger"] = debugged(job, plan["n"])
-            print(name, "in a debugger", flush=True)
-            (out / "hangs.json").write_text(json.dumps(answer), encoding="utf-8")
     return None
 
 
