@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.arguments import command_line
-from benchmarks.coverage import statement
 from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, before, find, needing_ptxas, without_target
+from benchmarks.shapes import statement
 from benchmarks.spellings import Spelling, operand_lists, spellings
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import instruction_needs

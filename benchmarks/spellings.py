@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, product, zip_longest
 
-from benchmarks.coverage import operands_of, shape, statement
+from benchmarks.shapes import operands_of, shape, statement
 from tclint.ir.operands import split_operands
 from tclint.isa.forms import DEFAULT, Form
 from tclint.isa.notation import OperandSlot, Slot, Syntax

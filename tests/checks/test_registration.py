@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.coverage import statement
+from benchmarks.shapes import statement
 from tclint import checks
 from tclint._data import modules
 from tclint.analyses.groups import WgmmaGroups

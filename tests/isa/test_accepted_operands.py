@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from benchmarks.coverage import statement
 from benchmarks.ptxas import OLDEST, Ptxas
+from benchmarks.shapes import statement
 from tclint.ir.operands import HEAD, split_operands
 from tclint.isa.forms import Form, Match
 from tclint.isa.notation import TYPE

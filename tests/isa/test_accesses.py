@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import tclint.isa
-from benchmarks.coverage import statement
+from benchmarks.shapes import statement
 from tclint.isa.accesses import Access, Proxy, StateSpace, Via
 from tclint.isa.effects import FABRIC
 from tclint.isa.forms import Match

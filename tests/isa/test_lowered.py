@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.availability import required
-from benchmarks.coverage import statement
+from benchmarks.shapes import statement
 from tclint.driver.cuda_tools import candidates
 from tclint.isa.documents import Raw, TableError
 from tclint.isa.forms import Form, Match

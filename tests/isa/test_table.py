@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from benchmarks.availability import required
-from benchmarks.coverage import shape, statement, statements
 from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find
+from benchmarks.shapes import shape, statement
 from tclint.ir.build import build
 from tclint.ir.operands import split_operands
 from tclint.isa.documents import TableError, documents
@@ -461,32 +461,6 @@ def test_ptxas_introduces_targets_in_the_same_version(oracle: Ptxas) -> None:
 
 
 # ---------------------------------------------------------------- cutting statements out of text
-
-
-def test_statements_of_a_module() -> None:
-    text = """
-    .version 8.6 // add.s32 x, y, z;
-    .global .b32 g = {1, 2};
-    .visible .entry k(.param .u64 p) .reqntid 128 {
-      .reg .b32 %r<4>; .reg .pred p;
-      .loc 1 2 3
-      $L1: @!p ld.global.v2.b32 {%r1, %r2}, [g+8];
-      { .reg .b32 t; mov.b32 t, 0f3F800000; }
-      elect.sync %r1|p, -1; call (%r1), f, (%r2, %r3);
-      bra $L1;
-      .pragma "nounroll; ret;";
-      ret;
-    }
-    .section .debug_info { .b8 1 }
-    """
-    assert list(statements(text)) == [
-        ("ld.global.v2.b32", ("v2", "m")),
-        ("mov.b32", ("r", "f")),
-        ("elect.sync", ("r|r", "i")),
-        ("call", ("s", "s", "s")),
-        ("bra", ("s",)),
-        ("ret", ()),
-    ]
 
 
 @pytest.mark.parametrize(

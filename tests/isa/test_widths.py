@@ -9,8 +9,8 @@ from itertools import count, product
 
 import pytest
 
-from benchmarks.coverage import statement
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
+from benchmarks.shapes import statement
 from tclint.ir.operands import split_operands
 from tclint.isa.forms import Match
 from tclint.isa.notation import TYPE
