@@ -98,14 +98,6 @@ def test_examples_of_all_rules_are_equal_warm_and_cold(
     assert_equal_warm_and_cold(folder, own_cache, monkeypatch, verdict)
 
 
-@pytest.mark.slow
-def test_cases_are_equal_warm_and_cold(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = ROOT.parent / "shared" / "cases"
-    if not cases.is_dir():
-        pytest.skip("the cases are not here")
-    assert_equal_warm_and_cold(cases, own_cache, monkeypatch, False)
-
-
 @pytest.mark.parametrize("options", [[], ["--statistics"], ["--strict", "--pedantic", "--verdict"]], ids=str)
 def test_command_prints_the_same_warm_and_cold(run: Run, kernel: Path, options: list[str]) -> None:
     cold = run("check", "--no-cache", *options, str(kernel))
