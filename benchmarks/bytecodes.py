@@ -33,7 +33,7 @@ from tclint.isa.table import table
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 
-__all__ = ["compare", "count", "counts", "main"]
+__all__ = ["compare", "count", "counts", "main", "one_build_of_each"]
 
 KERNELS = ROOT / "fixtures" / "kernels"
 RECORD = RECORDS / "bytecodes.json"

@@ -39,22 +39,29 @@ def undefined_results(
     found: dict[int, int] = {}
     for register in instruction.writes:
         scalar = operation(function, instruction, register)
+        every = (1 << width_of(function.registers[register].type)) - 1
         if scalar is not None:
-            bits = _tried(scalar, undefined, number)
+            bits = _tried(scalar, undefined, number, every)
         elif match.form.from_operands or match.modes.sets_carry:
             bits = _of_floats(function, instruction, register, undefined)
         else:
             bits = 0
-        bits &= (1 << width_of(function.registers[register].type)) - 1
+        bits &= every
         if bits:
             found[register] = bits
     return found
 
 
 def _tried(
-    scalar: ScalarOperation, undefined: Mapping[int, int], number: Callable[[Operand], int | None]
+    scalar: ScalarOperation,
+    undefined: Mapping[int, int],
+    number: Callable[[Operand], int | None],
+    every: int,
 ) -> int:
-    """The bits of the result that differ with undefined bits of one register, or of all, under both patterns."""
+    """The bits of the result that differ with undefined bits of one register, or of all, under both patterns.
+
+    *every*: all bits that the result has.
+    """
     names = [_name(source) for source in scalar.sources]
     masks = [undefined.get(name, 0) if isinstance(name, int) else 0 for name in names]
     known = [None if mask else number(source) for mask, source in zip(masks, scalar.sources, strict=True)]
@@ -64,7 +71,7 @@ def _tried(
     def compute(*numbers: int) -> int:
         return scalar.compute(*(n ^ 1 if flip else n for n, flip in zip(numbers, negated, strict=True)))
 
-    found = _EVERY
+    found = every
     for pattern in _PATTERNS:
         base = [
             value & _EVERY if value is not None else (pattern ^ -(names.index(name) & 1)) & _EVERY
@@ -72,8 +79,9 @@ def _tried(
         ]
         differing = 0
         for varied in (*([name] for name in of), of):
-            turns = [varied.index(name) if name in varied else None for name in names]
-            differing |= _differing(compute, base, masks, turns)
+            if found & ~differing:
+                turns = [varied.index(name) if name in varied else None for name in names]
+                differing |= _differing(compute, base, masks, turns, found & ~differing)
         found &= differing
     return found
 
@@ -84,24 +92,30 @@ def _name(operand: Operand) -> Operand:
 
 
 def _differing(
-    compute: Callable[..., int], base: Sequence[int], masks: Sequence[int], turns: Sequence[int | None]
+    compute: Callable[..., int],
+    base: Sequence[int],
+    masks: Sequence[int],
+    turns: Sequence[int | None],
+    asked: int,
 ) -> int:
     """The bits of the result that differ if the undefined bits of the operands with a turn do, each with numbers of its
-    own."""
+    own; of those *asked* for, all, and maybe others."""
     numbers = (0, _EVERY, *_NUMBERS, *base, *(b + 1 for b in base))
-    results: list[int] = []
+    first: int | None = None
+    found = 0
     for at in range(len(numbers)):
         operands = [
             b if turn is None else (b & ~mask) | (numbers[(at + turn) % len(numbers)] & mask)
             for b, mask, turn in zip(base, masks, turns, strict=True)
         ]
         try:
-            results.append(compute(*operands))
+            result = compute(*operands)
         except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
             continue
-    found = 0
-    for result in results[1:]:
-        found |= result ^ results[0]
+        first = result if first is None else first
+        found |= result ^ first
+        if not asked & ~found:
+            break
     return found
 
 

@@ -64,6 +64,8 @@ Lanes = tuple["int | None", ...]
 """A number in each lane of the warp; None: unknown. Truths are 0 and 1."""
 UNKNOWN: Lanes = (None,) * WARP
 """Unknown in every lane."""
+_ALL: Lanes = (1,) * WARP
+_NONE: Lanes = (0,) * WARP
 _GRID = (64, 8, 4)
 """CTAs along each dimension."""
 FRACTION = 1 << 10
@@ -185,6 +187,9 @@ class Trial:
 
     def _each(self, compute: Callable[..., int | None], *operands: Lanes) -> Lanes:
         """What *compute* makes of the numbers of each lane; unknown where one of them is."""
+        if all(lanes.count(lanes[0]) == WARP for lanes in operands):  # most values are the same in all lanes
+            same = [lanes[0] for lanes in operands]
+            return UNKNOWN if None in same else (compute(*same),) * WARP
         results: dict[tuple[int | None, ...], int | None] = {}
         found = []
         for row in zip(*operands, strict=True):
@@ -381,9 +386,11 @@ class Trial:
     def taken(self, edge: Edge) -> Lanes:
         """The lanes that leave the source of *edge* by it once they are there."""
         if edge.predicate < 0:
-            return (1,) * WARP if edge.case < 0 else self._case(edge)
+            return _ALL if edge.case < 0 else self._case(edge)
         truths = self.lanes(self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1))
         value = edge.value
+        if truths.count(truths[0]) == WARP:
+            return UNKNOWN if truths[0] is None else _ALL if bool(truths[0]) is value else _NONE
         return tuple([None if truth is None else int(bool(truth) is value) for truth in truths])
 
     def _case(self, edge: Edge) -> Lanes:
@@ -397,7 +404,7 @@ class Trial:
         chain = []
         while block not in self._reaching:
             if not block:
-                self._reaching[block] = (1,) * WARP
+                self._reaching[block] = _ALL
                 break
             chain.append(block)
             block = self.cfg.idom[block]
@@ -411,7 +418,7 @@ class Trial:
         outer = cfg.idom[block]
         if self._follows(outer, block):
             return self._reaching[outer]
-        found: Lanes = (0,) * WARP
+        found = _NONE
         for edge in cfg.predecessors[block]:
             if cfg.rank.get(edge.source, len(cfg.blocks)) < cfg.rank[block]:
                 found = _either(found, _both(self.reaching(edge.source), self.taken(edge)))
@@ -468,7 +475,7 @@ class Trial:
 
     def arriving(self, source: int, block: int) -> Lanes:
         """The lanes that go from *source* to *block*."""
-        ways: Lanes = (0,) * WARP
+        ways = _NONE
         for edge in self.cfg.successors[source]:
             if edge.target == block:
                 ways = _either(ways, self.taken(edge))
@@ -476,11 +483,19 @@ class Trial:
 
 
 def _both(left: Lanes, right: Lanes) -> Lanes:
+    if left == _ALL or right == _NONE or left == right:
+        return right
+    if right == _ALL or left == _NONE:
+        return left
     rows = zip(left, right, strict=True)
     return tuple([0 if 0 in row else None if None in row else 1 for row in rows])
 
 
 def _either(left: Lanes, right: Lanes) -> Lanes:
+    if left == _NONE or right == _ALL or left == right:
+        return right
+    if right == _NONE or left == _ALL:
+        return left
     rows = zip(left, right, strict=True)
     return tuple([1 if 1 in row else None if None in row else 0 for row in rows])
 
