@@ -483,7 +483,7 @@ class Trial:
 
 
 def _both(left: Lanes, right: Lanes) -> Lanes:
-    if left == _ALL or right == _NONE or left == right:
+    if left in (_ALL, right) or right == _NONE:
         return right
     if right == _ALL or left == _NONE:
         return left
@@ -492,7 +492,7 @@ def _both(left: Lanes, right: Lanes) -> Lanes:
 
 
 def _either(left: Lanes, right: Lanes) -> Lanes:
-    if left == _NONE or right == _ALL or left == right:
+    if left in (_NONE, right) or right == _ALL:
         return right
     if right == _NONE or left == _ALL:
         return left

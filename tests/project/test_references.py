@@ -82,9 +82,14 @@ def resolves(reference: str, module: str) -> bool:
     owner = home.rpartition(".")[2]
     if owner:
         return name in members().get(owner, set())
+    return name in local(module) or hasattr(builtins, name)
+
+
+@cache
+def local(module: str) -> frozenset[str]:
+    """The names that a module defines or imports, with the members of its classes."""
     classes = (c.name for c in ast.walk(modules()[module]) if isinstance(c, ast.ClassDef))
-    local = defined(module).union(*(members()[c] for c in classes))
-    return name in local or hasattr(builtins, name)
+    return defined(module).union(*(members()[c] for c in classes))
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
