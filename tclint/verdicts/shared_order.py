@@ -199,6 +199,7 @@ class SharedOrder:
     def uniform(self) -> Convergence:
         """The levels of the registers on which branches, barriers and addresses depend."""
         registers = {register for found in self._phis.values() for register in found}
+        registers |= {phi.register for phi in self.tracked.skipped.phis} if self._phases.events else set()
         return Convergence(self.model, self.assume, sorted(registers), self.stable)
 
     @cached_property
