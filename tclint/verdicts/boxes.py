@@ -2,7 +2,8 @@
 
 The box of a tensor copy is in its tensor map and not in the PTX. What its phase expects says how many bytes its copies write
 together. Where the distances from each of them to the next place at which a copy or an mbarrier begins are as many bytes
-together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`).
+together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`). All copies of
+one tensor map must have one distance, since it has one box.
 """
 
 from __future__ import annotations
@@ -32,11 +33,19 @@ class Boxes:
     def sizes(self) -> dict[int, int]:
         """The most bytes that each copy is taken to write, for those of which the distances say it."""
         found = dict[int, int]()
-        for mbarrier, copies in self._phases.items():
-            expected = {self.model.constant_of(site, "tx") for site in self._arrivals.get(mbarrier, ())}
-            if len(expected) == 1 and (total := min(expected, key=str)) is not None:
+        for arrival, copies in self._phases.items():
+            total = self.model.constant_of(arrival, "tx")
+            if total is not None:
                 found |= self._shared_out(total, copies)
-        return found
+        boxes: dict[int | None, set[int]] = {}
+        for site, size in found.items():
+            boxes.setdefault(self._map(site), set()).add(size)
+        return {site: size for site, size in found.items() if len(boxes[self._map(site)]) == 1}
+
+    def _map(self, copy: int) -> int | None:
+        """The tensor map of a copy."""
+        value = self.model.value(copy, "tensormap")
+        return None if value is None else self.values.representative(value)
 
     def _shared_out(self, total: int, copies: list[int]) -> dict[int, int]:
         """The bytes of each of the *copies* of a phase that expects *total*; nothing if they do not add up."""
@@ -48,44 +57,62 @@ class Boxes:
         return found if whole and len(known) >= len(copies) - 1 else {}
 
     @cached_property
-    def _phases(self) -> dict[int, list[int]]:
-        """The tensor copies, by the address of their mbarrier."""
+    def _copies(self) -> list[int]:
+        """The tensor copies."""
         copies = self.model.where(lambda e: e.transacts and e.until_phase)
-        found: dict[int, list[int]] = {}
-        for site in copies:
-            mbarrier = self.model.mbarrier(site)
-            if mbarrier is not None and self.model.instruction(site).role("tensormap") is not None:
-                found.setdefault(self.values.representative(mbarrier), []).append(site)
-        return found
+        return [site for site in copies if self.model.instruction(site).role("tensormap") is not None]
 
     @cached_property
-    def _arrivals(self) -> dict[int, list[int]]:
-        """What expects bytes, by the address of the mbarrier."""
+    def _phases(self) -> dict[int, list[int]]:
+        """What expects bytes, with the tensor copies of its phase."""
         found: dict[int, list[int]] = {}
-        for site in self.mbarriers.mbarriers.arriving:
-            mbarrier = self.model.mbarrier(site)
-            if mbarrier is not None and self.model.instruction(site).role("tx") is not None:
-                found.setdefault(self.values.representative(mbarrier), []).append(site)
+        for site in self._copies:
+            if (arrival := self._expecting(site)) is not None:
+                found.setdefault(arrival, []).append(site)
         return found
+
+    def _expecting(self, copy: int) -> int | None:
+        """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""
+        block_of, dominates = self.model.cfg.block_of, self.model.cfg.dominates
+        mbarrier, nearest = self._mbarrier(copy), None
+        for site in sorted(self.mbarriers.mbarriers.arriving):
+            here, there = block_of[site], block_of[copy]
+            before = site < copy if here == there else dominates(here, there)
+            tracked = self.model.instruction(site).role("tx") is not None and self._mbarrier(site) == mbarrier
+            if before and tracked and (nearest is None or dominates(block_of[nearest], here)):
+                nearest = site
+        return nearest
+
+    def _mbarrier(self, site: int) -> int | None:
+        """The address of the mbarrier that an instruction names."""
+        address = self.model.mbarrier(site)
+        return None if address is None else self.values.representative(address)
 
     # ------------------------------------------------------------ distances
 
     def _gap(self, site: int) -> int | None:
-        """The bytes from each place where a copy may begin to the next place, at least; None if there is none, 0 if it is not
-        known where it begins."""
-        gaps = list[int]()
-        for variable, offset in self._starts.get(site, ()):
-            later = [at for name, at in self._places if name == variable and at > offset]
-            if not later:
-                return None
-            gaps.append(min(later) - offset)
-        return min(gaps, default=0)
+        """The bytes from each place where a copy may begin to the next place; None if there is none, 0 if they are not known, or not
+        the same."""
+        starts = self._starts.get(site, frozenset())
+        if not starts or any(offset % self._alignment(site) for _, offset in starts):
+            return 0
+        gaps = set[int]()
+        for variable, offset in starts:
+            later = (at - offset for name, at in self._places if name == variable and at > offset)
+            gaps |= {min(later, default=0)}
+        gaps -= {0}
+        return None if not gaps else gaps.pop() if len(gaps) == 1 else 0
+
+    def _alignment(self, site: int) -> int:
+        """The bytes of which the place where a copy begins must be a multiple."""
+        match = self.model.instruction(site).match
+        found = match.form.align.get(match.form.roles["destination"], 1) if match is not None else 1
+        return found if isinstance(found, int) else 1
 
     @cached_property
     def _starts(self) -> dict[int, frozenset[Location]]:
         """Where the copies may begin; nothing of a copy of which it is not known."""
-        sites = (site for copies in self._phases.values() for site in copies)
-        return {site: frozenset(self._destinations(site)) for site in sites}
+        return {site: frozenset(self._destinations(site)) for site in self._copies}
 
     @cached_property
     def _places(self) -> frozenset[Location]:

@@ -169,7 +169,7 @@ class SharedOrder:
     @cached_property
     def _tracking(self) -> Counters:
         """The counters on which it depends what is tracked, and by which phase."""
-        if not self._phases.events:
+        if not self._phases.own:
             return {}
         return self.across.counting.counters(self.tracked.addresses())
 

@@ -83,6 +83,14 @@ def test_the_boxes_of_a_pipeline_are_an_assumption() -> None:
     assert all(pipeline(assume=ALL_ASSUMPTIONS - {each}).status is Status.UNKNOWN for each in boxes)
 
 
+def test_boxes_begin_where_tensor_copies_may() -> None:
+    text = (FOLDER / "reloaded.ptx").read_text()
+    text, changed = re.subn(r"(add\.s32 \t%r\d+, %r\d+), 512;", r"\1, 516;", text)
+    assert changed == 2
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize("expected", [1535, 1537, 1664])
 def test_boxes_are_assumed_only_where_the_distances_are_what_a_phase_expects(expected: int) -> None:
     assert pipeline(expected).status is Status.UNKNOWN
