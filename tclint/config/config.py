@@ -202,6 +202,7 @@ ASSUMPTIONS = Kind(
                 "reconvergence",
                 "elect",
                 "expected",
+                "boxes",
                 "aligned",
                 "registers",
                 "shape",

@@ -105,6 +105,9 @@ class Assumption(Enum):
     """``elect.sync`` elects the lowest lane of its membermask."""
     EXPECTED = "expected"
     """A tensor copy writes no more bytes than the largest number that one operation on an mbarrier of the kernel expects."""
+    BOXES = "boxes"
+    """Where the distances from the tensor copies of each phase to the next place at which a copy or an mbarrier begins are
+    together what the phase expects, each of them writes no more bytes than its distance."""
     ALIGNED = "aligned"
     """Variables of shared memory that hold swizzled matrices begin at a multiple of 128 bytes."""
     REGISTERS = "registers"

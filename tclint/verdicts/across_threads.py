@@ -8,7 +8,7 @@ since a thread may access its own bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import gcd
 from typing import NamedTuple
@@ -203,6 +203,12 @@ class AcrossThreads:
 
     def _is_shared(self, value: int, view: View) -> bool:
         """Whether a value is the same in two threads of one epoch, at whatever accesses the two are."""
+        return self.is_shared(
+            value, lambda phi: view.uniform(phi.block, phi.register) and view.same(phi.block)
+        )
+
+    def is_shared(self, value: int, same: Callable[[Phi], bool]) -> bool:
+        """Whether a value is the same in all threads of the CTA, if *same* says so of the phis in it."""
         values = self.values
         for part in values.subexpressions(value, until=values.is_phi):
             node = values.node(part)
@@ -212,7 +218,7 @@ class AcrossThreads:
                 if register is None or not known or register.scope not in _SHARED_SCOPES:
                     return False
             elif type(node) is Phi:
-                if not (view.uniform(node.block, node.register) and view.same(node.block)):
+                if not same(node):
                     return False
             elif type(node) not in _PURE or (type(node) is Opaque and node.name in _OF_ANOTHER_CTA):
                 return False

@@ -3,7 +3,8 @@
 A counter is a phi. What it becomes on an edge into its block is the argument of that edge, which the numbers of the counters
 before the edge may decide: the next stage, half of a distance, a bit that is flipped. Where only the low bits of a counter
 decide an address, these alone are followed, and on an edge after which they are not known they may be any. An expression is
-evaluated for numbers only if the bits that are followed decide all of it.
+evaluated for numbers only if the bits that are followed decide all of it. Of a counter that is an address of one variable, the
+number is the distance from it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Counting:
 
     def __init__(self, model: Kernel, rings: RingStates, definitions: Definitions) -> None:
         self.values, self.cfg, self.rings, self.definitions = model.values, model.cfg, rings, definitions
+        self._bases: dict[int, int] = {}
         self._replacing: dict[tuple[tuple[int, int], ...], Replacement] = {}
 
     def counters(self, addresses: Iterable[int]) -> Counters:
@@ -55,7 +57,9 @@ class Counting:
         if not known:
             return value
         if known not in self._replacing:
-            others = {phi: self.values.constant(number) for phi, number in known}
+            others = {
+                phi: self.values.add(self._base(phi), self.values.constant(number)) for phi, number in known
+            }
             self._replacing[known] = self.values.replacing(others)
         return self._replacing[known](value)
 
@@ -66,6 +70,23 @@ class Counting:
             return True
         found = self.rings.decisive(value, counter, width)
         return found is not None and found <= bits
+
+    def _base(self, counter: int) -> int:
+        """The address of the variable to which each of the addresses adds a number that a counter may be; the number 0 if there is none."""
+        if counter not in self._bases:
+            found, seen, work = set[int](), {counter}, [counter]
+            while work:
+                for argument in self.values.arguments(work.pop()):
+                    terms, _ = self.values.linear(argument)
+                    bases = [t for t, f in terms if f == 1 and self.values.variable(t) is not None]
+                    if len(terms) == 1 and self.values.is_phi(terms[0][0]) and terms[0][1] == 1:
+                        work += {terms[0][0]} - seen
+                        seen.add(terms[0][0])
+                    else:
+                        found.add(bases[0] if len(bases) == 1 else -1)
+            known = found.pop() if len(found) == 1 else -1
+            self._bases[counter] = self.values.constant(0) if known < 0 else known
+        return self._bases[counter]
 
     def after(self, edge: Edge, numbers: Numbers, counters: Counters) -> Collection[Numbers] | None:
         """What the counters may be after an edge; None if one of them is not known."""
@@ -92,7 +113,8 @@ class Counting:
         last = self.cfg.blocks[edge.source].end - 1
         if len(arguments) == len(sources) and self.definitions.dominate(self.values.phi(phi).register, last):
             argument = self.values.representative(arguments[sources.index(edge.source)])
-            number = self.values.constant_of(self.at(argument, numbers, counters, bits or None))
+            argument = self.at(argument, numbers, counters, bits or None)
+            number = self.values.constant_of(self.values.minus(argument, self._base(phi)))
         if number is None or abs(number) >= LARGEST:
             return range(1 << bits) if bits else None
         return (number & (1 << bits) - 1,) if bits else (number,)

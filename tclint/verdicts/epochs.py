@@ -425,7 +425,7 @@ class Walk:
     ) -> None:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
-        self.phases = Phases(questions.phases, certificate.own, certificate.counters)
+        self.phases = Phases(questions.phases, certificate.own, certificate.counters, levels.uniform)
         self.meetings = Meetings(graph, self.phases, levels.in_step, self._begins)
         self.order = sorted(graph.reached((0,)))
         sites = [i for b in self.order for i in graph.blocks[b]]
@@ -569,7 +569,7 @@ class Walk:
                 numbers = self.ask.counted(edge, s.now, self.certificate.counters)
                 if numbers is None:
                     raise Refused(last, "the number of a counter is not known after this branch")
-                known = self.phases.waited(reached.known, edge, s.now)
+                known = self.phases.followed(self.phases.waited(reached.known, edge, s.now), edge)
                 for now in numbers:
                     since = entered(s, edge.target, self.certificate.counted, now)
                     yield edge.target, since, Reached(threads, reached.pending, known)

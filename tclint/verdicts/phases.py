@@ -7,18 +7,22 @@ A thread that continues after a wait for a phase is ordered after the operations
 **Positions.** One thread issues an operation, but *when* it may do so is said of all threads: at the instruction, if all threads
 execute its block together; else at the end of the last block before it that all do, if only branches lead from there to the
 instruction (:func:`positions`). Threads pass the same positions in the same order. An operation is *underway* for a thread
-from its position on, whether it is really issued or not.
+from its position on, whether it is really issued or not, until the thread takes an edge that is taken only if it was not: its
+condition and that of the edge exclude each other, both stated by what all threads share and as it was at the position
+(:attr:`PhaseQuestions.skipped`).
 
 **Phases.** Of an mbarrier with a count of 1 at which one thread alone arrives, by ``arrive.expect_tx`` or by a commit
 (:attr:`PhaseQuestions.own`), a certificate claims that
 
-- at the position of an arrival, no thread has an earlier arrival underway: the thread that arrives has waited for it, so each
-  phase has one arrival, and phase *n* is that of the arrival *n*;
+- at the position of an arrival, no thread has an earlier arrival or copy underway: the thread that arrives has waited for it, or
+  has skipped it, so each phase has one arrival, and phase *n* is that of the arrival *n* among those that are not skipped;
 - copies follow an arrival that is underway and together write no more bytes than it expects. So the phase is not complete while
   one of its copies is missing.
 
 **Waits.** A thread that has found *n* phases complete, and passes a wait for the parity of phase *n*, has found one more
-complete, since the number of complete phases never falls. So the parity alone is followed: which one the next phase has of which
+complete, since the number of complete phases never falls. It has then passed the positions of at most *n* + 1 arrivals that were
+not skipped. Had the last one been skipped, the phase would not be complete: so that a copy is issued where its thread waits
+needs no proof, and only what threads do without waiting depends on what was skipped. So the parity alone is followed: which one the next phase has of which
 the thread has not found that it is complete. What is underway on the mbarrier is complete then. A wait for the other
 parity says nothing.
 
@@ -55,6 +59,10 @@ Numbers = tuple[tuple[int, int], ...]
 """What is known of counters: for each phi that has been entered, in order, its number or the low bits of it."""
 Counters = Mapping[int, int]
 """The phis whose numbers are followed, each with how many low bits of it are; 0: all of it."""
+MAX_TAKEN = 8
+"""The edges that are kept for an operation which may have been skipped."""
+MAX_WAYS = 6
+"""The paths that are distinguished since such an operation."""
 Location = tuple[str, int]
 """A variable, and an offset from it in bytes."""
 
@@ -97,6 +105,8 @@ class Issue(NamedTuple):
     """The mbarrier that tracks it; None if none does, or which one is not known."""
     stale: bool = False
     """Whether it is complete, with no proxy fence since."""
+    taken: tuple[Edge, ...] | None = None
+    """The edges since, of those that its condition depends on; None if it has no condition, or they are too many."""
 
 
 class Known(NamedTuple):
@@ -143,12 +153,29 @@ class PhaseQuestions(NamedTuple):
     """The edges that are taken only because a wait, the last one before, has acquired a complete phase."""
     apart: Callable[[int, Numbers, int, Numbers, Counters], bool]
     """Whether two instructions access no common byte of shared memory, each where counters have these numbers."""
+    skipped: Callable[[int, tuple[Edge, ...], Edge, Callable[[int, int], bool]], bool]
+    """Whether the one thread has certainly skipped an event, if threads that passed its position have then taken these edges, and
+    now take this one; by what says whether a register on entry to a block is the same in all threads."""
+    conditional: Collection[int]
+    """The events of which that is asked."""
+    steps: Collection[int]
+    """The blocks the edges into which it asks for."""
     fences: Collection[int]
     """The proxy fences between what is done in shared memory of the CTA through the generic and the async proxy."""
 
 
 NO_PHASES = PhaseQuestions(
-    {}, frozenset(), {}, lambda *_: None, lambda *_: None, {}, lambda *_: False, frozenset()
+    {},
+    frozenset(),
+    {},
+    lambda *_: None,
+    lambda *_: None,
+    {},
+    lambda *_: False,
+    lambda *_: False,
+    frozenset(),
+    frozenset(),
+    frozenset(),
 )
 """Nothing is tracked."""
 
@@ -190,10 +217,17 @@ def positions(
 
 
 class Phases:
-    """How what a thread knows changes; *own* are the mbarriers that are followed."""
+    """How what a thread knows changes; *own* are the mbarriers that are followed, and *uniform* says of a register that is defined
+    on entry to a block whether it is the same in all threads."""
 
-    def __init__(self, ask: PhaseQuestions, own: frozenset[Location], counters: Counters) -> None:
-        self.ask, self.own, self.counters = ask, own, counters
+    def __init__(
+        self,
+        ask: PhaseQuestions,
+        own: frozenset[Location],
+        counters: Counters,
+        uniform: Callable[[int, int], bool],
+    ) -> None:
+        self.ask, self.own, self.counters, self.uniform = ask, own, counters, uniform
         self.broken = set[Location]()
         """The mbarriers of which what is claimed does not hold."""
         self.first = Known(parities=frozenset((each, 0) for each in own))
@@ -211,7 +245,24 @@ class Phases:
                 self.broken.add(on)
         if event.kind is Kind.COMMIT and on is not None:
             underway = frozenset(self._tracked(each, on, event.thread) for each in underway)
-        return known._replace(underway=underway | {Issue(site, now, on)})
+        taken = () if site in self.ask.conditional else None
+        return known._replace(underway=underway | {Issue(site, now, on, taken=taken)})
+
+    def followed(self, known: Known, edge: Edge) -> Known:
+        """What is known after an edge of what may have been skipped."""
+        if edge.predicate < 0 and edge.target not in self.ask.steps:
+            return known
+        found, paths = set[Issue](), dict[Issue, set[tuple[Edge, ...]]]()
+        for each in known.underway:
+            if each.taken is None or each.stale:
+                found.add(each)
+            elif not self.ask.skipped(each.site, each.taken, edge, self.uniform):
+                taken = (*each.taken, edge) if edge.target in self.ask.steps else each.taken
+                paths.setdefault(each._replace(taken=None), set()).add(taken)
+        for issue, ways in paths.items():
+            long = len(ways) > MAX_WAYS or max(map(len, ways)) > MAX_TAKEN
+            found |= {issue} if long or issue in found else {issue._replace(taken=each) for each in ways}
+        return known._replace(underway=frozenset(found))
 
     def _in_turn(self, event: Event, site: int, on: Location, underway: frozenset[Issue]) -> bool:
         """Whether an arrival begins a phase, or a copy is one of those that its phase expects."""
@@ -221,7 +272,7 @@ class Phases:
         mine = [each for each in underway if each.on == on and not each.stale]
         arrivals = [each for each in mine if events[each.site].arrives]
         if event.kind is not Kind.COPY:
-            return not arrivals
+            return all(events[each.site].kind is Kind.OPERATION for each in mine)
         copies = [each for each in mine if events[each.site].kind is Kind.COPY]
         written = event.bytes + sum(events[each.site].bytes for each in copies)
         expected = min((events[each.site].bytes for each in arrivals), default=-1)
@@ -245,7 +296,9 @@ class Phases:
         mine = {each for each in known.underway if each.on == on and not each.stale}
         if not any(events[each.site].arrives for each in mine):
             self.broken.add(on)
-        stale = {each._replace(stale=True) for each in mine if events[each.site].kind is Kind.OPERATION}
+        stale = {
+            each._replace(stale=True, taken=None) for each in mine if events[each.site].kind is Kind.OPERATION
+        }
         parities = {(each, p ^ 1 if each == on else p) for each, p in known.parities}
         return known._replace(underway=known.underway - mine | stale, parities=frozenset(parities))
 

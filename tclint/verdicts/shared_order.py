@@ -169,7 +169,7 @@ class SharedOrder:
     @cached_property
     def _tracking(self) -> Counters:
         """The counters on which it depends what is tracked, and by which phase."""
-        if not self._phases.events:
+        if not self._phases.own:
             return {}
         return self.across.counting.counters(self.tracked.addresses())
 
@@ -199,6 +199,7 @@ class SharedOrder:
     def uniform(self) -> Convergence:
         """The levels of the registers on which branches, barriers and addresses depend."""
         registers = {register for found in self._phis.values() for register in found}
+        registers |= {phi.register for phi in self.tracked.skipped.phis} if self._phases.events else set()
         return Convergence(self.model, self.assume, sorted(registers), self.stable)
 
     @cached_property

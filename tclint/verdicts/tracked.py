@@ -6,7 +6,7 @@ one of ``tcgen05-mma`` does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, may_leave
@@ -18,11 +18,13 @@ from tclint.isa.accesses import StateSpace
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.across_threads import AcrossThreads
+from tclint.verdicts.boxes import Boxes
 from tclint.verdicts.epochs import Counters, Numbers
 from tclint.verdicts.matrices import ranges
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.phases import Event, Kind, Location, PhaseQuestions, tracked
+from tclint.verdicts.skipped import Skipped
 
 __all__ = ["Tracked"]
 
@@ -36,6 +38,7 @@ class Tracked:
         self.assume = frozenset(assume)
         self.assumed = set[Assumption]()
         self.mbarriers = OwnMbarriers(self.model.fact(Mbarriers))
+        self._boxes = Boxes(across.bytes.rings, self.mbarriers)
         self._apart: dict[tuple[object, ...], bool] = {}
 
     @cached_property
@@ -65,8 +68,17 @@ class Tracked:
             self._parity,
             self._awaited,
             self._disjoint,
+            self.skipped.certainly,
+            frozenset(filter(self.skipped.conditional, self.events)),
+            self.skipped.blocks,
             self._fences,
         )
+
+    @cached_property
+    def skipped(self) -> Skipped:
+        """The conditions of the events."""
+        definitions = self.across.bytes.definitions
+        return Skipped(self.model, definitions, self.events, self.across.is_shared)
 
     @cached_property
     def events(self) -> Mapping[int, Event]:
@@ -262,11 +274,18 @@ class Tracked:
             self.across.bytes.definitions.dominate(register, site) for register in registers(operand)
         ):
             return None
-        written = self.across.bytes.matrices.written(site)
+        written = self._box(site) or self.across.bytes.matrices.written(site)
         if written is None or not written[1] <= self.assume:
             return None
         self.assumed |= written[1]
         return written[0]
+
+    def _box(self, site: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
+        """The bytes that a tensor copy writes by the distances between copies; None if these do not say it."""
+        address, size = self.model.value(site, "destination"), self._boxes.sizes.get(site)
+        if address is None or size is None or Assumption.BOXES not in self.assume:
+            return None
+        return [(address, size)], frozenset((Assumption.BOXES, Assumption.EXPECTED))
 
     def addresses(self) -> Iterator[int]:
         """The values on which it depends what is tracked, by which phase, and which phase a wait is for."""
@@ -277,24 +296,30 @@ class Tracked:
             yield from (address for address, _ in self.data(site) or ())
 
     def _disjoint(self, first: int, here: Numbers, then: int, there: Numbers, counters: Counters) -> bool:
-        """Whether two instructions access no common byte, each where counters have these numbers."""
+        """Whether two instructions access no common byte, each where counters have these numbers; what two operations do to one
+        mbarrier is another question."""
         key = first, here, then, there, tuple(counters.items())
         if key not in self._apart:
-            objects = [not self.data(site) for site in (first, then)]
-            a = self._selected(first, here, counters, data=objects[1])
-            b = self._selected(then, there, counters, data=objects[0])
+            at = (first, here), (then, there)
+            data = [self._selected(self.data(site), numbers, counters) for site, numbers in at]
+            own = [self._selected(self._of_mbarrier(site), numbers, counters) for site, numbers in at]
+            a, b = data
             self._apart[key] = (
                 a is not None
                 and b is not None
-                and all(self.across.bytes.ever_apart(x, y) for x in a for y in b)
+                and self._all_apart(a, [*b, *(own[1] or ())])
+                and self._all_apart(own[0] or (), b)
             )
         return self._apart[key]
 
+    def _all_apart(self, first: Iterable[MemoryRange], then: Collection[MemoryRange]) -> bool:
+        """Whether none of the *first* ranges overlaps one of the others."""
+        return all(self.across.bytes.ever_apart(x, y) for x in first for y in then)
+
     def _selected(
-        self, site: int, numbers: Numbers, counters: Counters, *, data: bool
+        self, found: list[MemoryRange] | None, numbers: Numbers, counters: Counters
     ) -> list[MemoryRange] | None:
-        """The bytes that an instruction accesses where counters have these numbers; with *data*, not those of its mbarrier."""
-        found = self.data(site) if data else self.bytes(site)
+        """Ranges where counters have these numbers."""
         if found is None or not numbers:
             return found
         return [(self.across.counting.at(address, numbers, counters), size) for address, size in found]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.findings.requirements import ALL_ASSUMPTIONS
+from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.verdicts import verdicts
 from tests.tools.support import last_kernel
 
@@ -64,6 +66,34 @@ def test_a_guard_of_all_that_an_mbarrier_is_used_for_may_guard_its_initialisatio
     text = text.replace(INIT, guard + INIT).replace("	ret;", "over:\n	ret;")
     (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
     assert found.status is Status.PROVED
+
+
+def pipeline(expected: int = 1536, assume: frozenset[Assumption] = ALL_ASSUMPTIONS) -> Verdict:
+    """The verdict on ``pipeline``, whose boxes have 512 and 1024 bytes, where its phases expect so many."""
+    text = (FOLDER / "pipeline.ptx").read_text()
+    text, changed = re.subn(r"(mov\.u32 \t%r\d+), 1536;", rf"\1, {expected};", text)
+    assert changed == 3
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY], assume=assume)
+    return found
+
+
+def test_the_boxes_of_a_pipeline_are_an_assumption() -> None:
+    boxes = {Assumption.BOXES, Assumption.EXPECTED}
+    assert boxes <= {*pipeline().assumptions}
+    assert all(pipeline(assume=ALL_ASSUMPTIONS - {each}).status is Status.UNKNOWN for each in boxes)
+
+
+def test_boxes_begin_where_tensor_copies_may() -> None:
+    text = (FOLDER / "reloaded.ptx").read_text()
+    text, changed = re.subn(r"(add\.s32 \t%r\d+, %r\d+), 512;", r"\1, 516;", text)
+    assert changed == 2
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("expected", [1535, 1537, 1664])
+def test_boxes_are_assumed_only_where_the_distances_are_what_a_phase_expects(expected: int) -> None:
+    assert pipeline(expected).status is Status.UNKNOWN
 
 
 EXPECT = "	mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], %r7;\n"

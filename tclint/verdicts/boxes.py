@@ -1,0 +1,159 @@
+"""How many bytes a tensor copy to shared memory writes at most, by where the copies of its phase begin.
+
+The box of a tensor copy is in its tensor map and not in the PTX. What its phase expects says how many bytes its copies write
+together. Where the distances from each of them to the next place at which a copy or an mbarrier begins are as many bytes
+together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`). All copies of
+one tensor map must have one distance, since it has one box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import product
+
+from tclint.verdicts.own_mbarriers import Location, OwnMbarriers
+from tclint.verdicts.rings import RingStates
+
+__all__ = ["Boxes"]
+
+MAX_NUMBERS = 64
+"""The numbers of a counter, and the destinations of a copy, that are distinguished."""
+
+
+class Boxes:
+    """The tensor copies of one kernel that complete on mbarriers."""
+
+    def __init__(self, rings: RingStates, mbarriers: OwnMbarriers) -> None:
+        self.model, self.values, self.rings = mbarriers.model, mbarriers.values, rings
+        self.mbarriers = mbarriers
+        self._numbers: dict[int, frozenset[int] | None] = {}
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """The most bytes that each copy is taken to write, for those of which the distances say it."""
+        found = dict[int, int]()
+        for arrival, copies in self._phases.items():
+            total = self.model.constant_of(arrival, "tx")
+            if total is not None:
+                found |= self._shared_out(total, copies)
+        boxes: dict[int | None, set[int]] = {}
+        for site, size in found.items():
+            boxes.setdefault(self._map(site), set()).add(size)
+        return {site: size for site, size in found.items() if len(boxes[self._map(site)]) == 1}
+
+    def _map(self, copy: int) -> int | None:
+        """The tensor map of a copy."""
+        value = self.model.value(copy, "tensormap")
+        return None if value is None else self.values.representative(value)
+
+    def _shared_out(self, total: int, copies: list[int]) -> dict[int, int]:
+        """The bytes of each of the *copies* of a phase that expects *total*; nothing if they do not add up."""
+        gaps = {site: self._gap(site) for site in copies}
+        known = [gap for gap in gaps.values() if gap]
+        rest = total - sum(known)
+        found = {site: rest if gap is None else gap for site, gap in gaps.items()}
+        whole = sum(found.values()) == total and min(found.values()) > 0
+        return found if whole and len(known) >= len(copies) - 1 else {}
+
+    @cached_property
+    def _copies(self) -> list[int]:
+        """The tensor copies."""
+        copies = self.model.where(lambda e: e.transacts and e.until_phase)
+        return [site for site in copies if self.model.instruction(site).role("tensormap") is not None]
+
+    @cached_property
+    def _phases(self) -> dict[int, list[int]]:
+        """What expects bytes, with the tensor copies of its phase."""
+        found: dict[int, list[int]] = {}
+        for site in self._copies:
+            if (arrival := self._expecting(site)) is not None:
+                found.setdefault(arrival, []).append(site)
+        return found
+
+    def _expecting(self, copy: int) -> int | None:
+        """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""
+        block_of, dominates = self.model.cfg.block_of, self.model.cfg.dominates
+        mbarrier, nearest = self._mbarrier(copy), None
+        for site in sorted(self.mbarriers.mbarriers.arriving):
+            here, there = block_of[site], block_of[copy]
+            before = site < copy if here == there else dominates(here, there)
+            tracked = self.model.instruction(site).role("tx") is not None and self._mbarrier(site) == mbarrier
+            if before and tracked and (nearest is None or dominates(block_of[nearest], here)):
+                nearest = site
+        return nearest
+
+    def _mbarrier(self, site: int) -> int | None:
+        """The address of the mbarrier that an instruction names."""
+        address = self.model.mbarrier(site)
+        return None if address is None else self.values.representative(address)
+
+    # ------------------------------------------------------------ distances
+
+    def _gap(self, site: int) -> int | None:
+        """The bytes from each place where a copy may begin to the next place; None if there is none, 0 if they are not known, or not
+        the same."""
+        starts = self._starts.get(site, frozenset())
+        if not starts or any(offset % self._alignment(site) for _, offset in starts):
+            return 0
+        gaps = set[int]()
+        for variable, offset in starts:
+            later = (at - offset for name, at in self._places if name == variable and at > offset)
+            gaps |= {min(later, default=0)}
+        gaps -= {0}
+        return None if not gaps else gaps.pop() if len(gaps) == 1 else 0
+
+    def _alignment(self, site: int) -> int:
+        """The bytes of which the place where a copy begins must be a multiple."""
+        match = self.model.instruction(site).match
+        found = match.form.align.get(match.form.roles["destination"], 1) if match is not None else 1
+        return found if isinstance(found, int) else 1
+
+    @cached_property
+    def _starts(self) -> dict[int, frozenset[Location]]:
+        """Where the copies may begin; nothing of a copy of which it is not known."""
+        return {site: frozenset(self._destinations(site)) for site in self._copies}
+
+    @cached_property
+    def _places(self) -> frozenset[Location]:
+        """Where copies and mbarriers begin."""
+        objects = self.mbarriers.mbarriers.objects.values()
+        found = {location for o in objects if (location := self.mbarriers.location(o.base, o.offset))}
+        return frozenset(found.union(*self._starts.values()))
+
+    def _destinations(self, site: int) -> Iterator[Location]:
+        address = self.model.value(site, "destination")
+        terms, constant = self.values.linear(address) if address is not None else ((), 0)
+        variables = [v for t, f in terms if f == 1 and (v := self.values.variable(t)) is not None]
+        rest = self.values.total(tuple(t for t in terms if self.values.variable(t[0]) is None), constant)
+        offsets = self._all_of((rest,)) if len(variables) == 1 else None
+        for offset in offsets or ():
+            yield variables[0].name, offset
+
+    # ------------------------------------------------------------ numbers
+
+    def _all_of(self, values: Iterable[int]) -> frozenset[int] | None:
+        """All numbers that *values* may be; None if they are not known, or too many."""
+        found = set[int]()
+        for value in values:
+            counters = sorted(self.rings.counters(value))
+            choices = [self._of_counter(counter) for counter in counters]
+            if any(each is None for each in choices):
+                return None
+            for chosen in product(*(each for each in choices if each is not None)):
+                number = self.rings.evaluated(value, dict(zip(counters, chosen, strict=True)))
+                if number is None or len(found) >= MAX_NUMBERS:
+                    return None
+                found.add(number)
+        return frozenset(found)
+
+    def _of_counter(self, counter: int) -> frozenset[int] | None:
+        """All numbers that a counter may be: the least fixpoint of what its block joins."""
+        if counter in self._numbers:
+            return self._numbers[counter]
+        self._numbers[counter] = frozenset()
+        known: frozenset[int] | None = frozenset()
+        while known is not None and (found := self._all_of(self.values.arguments(counter))) != known:
+            known = self._numbers[counter] = found if self.values.arguments(counter) else None
+        self._numbers[counter] = known
+        return known
