@@ -8,54 +8,37 @@ CPU seconds. The kernels are those of ``fixtures/kernels``. Of the module, the t
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import processes, results
 from benchmarks.arguments import command_line
+from benchmarks.grow import concatenated, repeated
 from benchmarks.ptxas import PtxasMissing, find
 from benchmarks.speed import check_command, process
 
-__all__ = ["KERNELS", "main", "module"]
+__all__ = ["main", "module"]
 
 FIXTURES = results.ROOT / "fixtures" / "kernels"
-KERNELS: Mapping[str, int] = {
-    "nvcc-tcgen05_gemm.sm_100a.ptx": 8,
-    "triton-attention-descriptors-f16-128x64x64.sm_100.ptx": 4,
-    "triton-matmul-bf16-128x128x64-w4s3.sm_100.ptx": 4,
-    "triton-layernorm.sm_100.ptx": 8,
-}
-"""File of fixtures -> how often the module has its kernels; they make 32 of them."""
+KERNELS = tuple(
+    FIXTURES / f"triton-{name}.sm_90.ptx"
+    for name in ("descriptors-f16-128x128x64", "attention-descriptors-f16-128x64x64")
+)
+"""The kernels of the module: 16 of each, with the body of each twice."""
+NUMBER = 32
 SMALL = FIXTURES / "triton-softmax.sm_90.ptx"
 """A kernel of 20 kB."""
 LARGE = FIXTURES / "triton-attention-descriptors-f16-128x64x64.sm_100.ptx"
 """A Triton kernel of 85 kB."""
-_NAMES = (
-    r"\.entry\s+([\w$]+)",
-    r"\.param[^,;)]*?(\w+_param_\d+)",
-    r"(?m)^\.[^;{(]*?([A-Za-z_]\w*)(?:\[[^]]*\])?\s*[=;]",
-)
-"""What of a kernel has a name in the module."""
-_DEBUG = re.compile(r"(?m)//[^\n]*|^\s*\.(?:loc|file)\b.*$|^\s*\.section[^{]*\{[^}]*\}")
 
 
-def module(kernels: Mapping[str, int], folder: Path = FIXTURES) -> str:
-    """A module of the kernels of files, each as often as *kernels* says and without line information."""
-    head, parts = "", list[str]()
-    for name, times in kernels.items():
-        text = _DEBUG.sub("", (folder / name).read_text())
-        begin = re.search(r"(?m)^\.(?:visible|weak|extern|global|shared|func|entry)", text)
-        assert begin is not None, name
-        head, body = head or text[: begin.start()], text[begin.start() :]
-        names = set().union(*(re.findall(pattern, body) for pattern in _NAMES))
-        word = re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, names), reverse=True)) + r")\b")
-        for _ in range(times):
-            suffix = f"_{len(parts)}"
-            parts.append(word.sub(lambda match, suffix=suffix: match[0] + suffix, body))  # type: ignore[misc]
-    return head + "\n".join(parts)
+def module(number: int = NUMBER) -> str:
+    """A module of *number* kernels, an even one."""
+    sources = [repeated(path.read_bytes(), 2).encode() for path in KERNELS]
+    head = ".version 9.4\n.target sm_90a\n.address_size 64\n"
+    return concatenated(sources, int((number - 0.5) / len(sources) * sum(map(len, sources))), head)
 
 
 def least(run: Callable[[], processes.Run], runs: int) -> tuple[float, float]:
@@ -67,7 +50,7 @@ def least(run: Callable[[], processes.Run], runs: int) -> tuple[float, float]:
 def rows(runs: int, folder: Path) -> Iterator[list[str]]:
     """What is run, and its wall and CPU seconds. Raises AssertionError if two outputs differ, and PtxasMissing."""
     many = folder / "module.ptx"
-    many.write_text(module(KERNELS))
+    many.write_text(module())
     check = check_command("--no-cache", "--output-format", "json")
     jobs = {number: [*check, "--jobs", str(number), many] for number in (1, 2)}
     outputs = {number: process(command).output for number, command in jobs.items()}
