@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -173,10 +173,13 @@ def execute(path: str, arguments: Sequence[str]) -> NoReturn:
 class Started:
     """The program at *path*, which has been started with this process's streams. Raises OSError."""
 
-    def __init__(self, path: str, arguments: Sequence[str]) -> None:
+    def __init__(self, path: str, arguments: Sequence[str], mask: Iterable[int] | None) -> None:
+        """*mask* are the signals that it blocks; None where none can be."""
         from subprocess import Popen
 
-        self._process = Popen([path, *arguments], env=environment(path))
+        restore = None if mask is None else lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # There is no other thread that could hold a lock.
+        self._process = Popen([path, *arguments], env=environment(path), preexec_fn=restore)  # noqa: PLW1509
 
     def wait(self) -> None:
         """Wait for its end; if an exception such as that of a signal ends this, end it."""

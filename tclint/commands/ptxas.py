@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -95,54 +95,70 @@ def command(
     Exit code: that of ptxas. With --refuse, 1 or 2 as from tclint check, without running ptxas. 2 also if no ptxas is
     found.
     """
-    from tclint.commands._ptxas import TRIED, PtxasMissing, Started, execute, find, given
+    from tclint.commands._ptxas import TRIED, PtxasMissing, execute, find, given
 
     try:
         ptxas = find()
     except PtxasMissing as error:
         raise click.ClickException(str(error)) from None
-    asked = given(arguments)
-    running = None
+    asked, code, beside = given(arguments), CLEAN, _Beside()
     # With TRIED set, this was called by a program that it started itself, and has linted already.
     if asked and TRIED not in os.environ:
-        code, texts = CLEAN, list[str]()
-        try:
+        with beside.linting(refuse or ctx.meta[_END]):
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
             settings = resolve(configs, isolated, options)
             shown = _output(output_format, log, reports, use_color(color, sys.stderr))
             modules = list(_modules(asked, settings.config))
             if not refuse:
-                with suppress(OSError):  # then it cannot be run below either
-                    running = Started(ptxas, arguments)
-            code = _lint(ptxas, modules, [*asked.paths, *settings.inputs], settings.config, shown, texts)
-        except Exception as error:  # no failure of the linter is a reason not to compile
-            if refuse or ctx.meta[_END]:
-                raise click.ClickException(_reason(error)) from error
-            texts.append(_line(_reason(error)))
-        except BaseException:
-            if running is not None:
-                running.end()
-            raise
-        finally:
-            _finish(running, texts)
-        if refuse and code:
-            _say("ptxas was not run (--refuse)")
-            return code
-    if running is not None:
-        return running.status()
+                beside.start(ptxas, arguments)
+            inputs = [*asked.paths, *settings.inputs]
+            code = _lint(ptxas, modules, inputs, settings.config, shown, beside.texts)
+    if refuse and code:
+        _say("ptxas was not run (--refuse)")
+        return code
+    if beside.running is not None:
+        return beside.running.status()
     try:
         execute(ptxas, arguments)
     except OSError as error:
         raise click.ClickException(f"cannot run {ptxas}: {error.strerror or error}") from None
 
 
-def _finish(running: Started | None, texts: Sequence[str]) -> None:
-    """Writes *texts* once ptxas has ended."""
-    if running is not None:
-        running.wait()
-    with suppress(OSError, ValueError):
-        print(*texts, sep="", end="", file=sys.stderr, flush=True)
+class _Beside:
+    """The ptxas that runs while its inputs are linted, if it is started, and what is written once it has ended."""
+
+    def __init__(self) -> None:
+        self.running: Started | None = None
+        self.texts: list[str] = []
+
+    def start(self, ptxas: str, arguments: Sequence[str]) -> None:
+        """Start *ptxas*, if it can be run."""
+        from tclint.commands._ptxas import Started
+        from tclint.driver.signals import signals_held
+
+        # What a handler raises, it raises when the process is noted, which is then ended.
+        with suppress(OSError), signals_held() as before:
+            self.running = Started(ptxas, arguments, before)
+
+    @contextmanager
+    def linting(self, strict: bool) -> Iterator[None]:
+        """Lint in the ``with`` block. What fails there is a line of the texts, and if *strict* a ClickException."""
+        try:
+            yield
+        except Exception as error:  # no failure of the linter is a reason not to compile
+            if strict:
+                raise click.ClickException(_reason(error)) from error
+            self.texts.append(_line(_reason(error)))
+        except BaseException:
+            if self.running is not None:
+                self.running.end()
+            raise
+        finally:
+            if self.running is not None:
+                self.running.wait()
+            with suppress(OSError, ValueError):
+                print(*self.texts, sep="", end="", file=sys.stderr, flush=True)
 
 
 class _Output(NamedTuple):

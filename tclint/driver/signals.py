@@ -15,15 +15,15 @@ _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def signals_held() -> Iterator[set[signal.Signals] | None]:
     """Block the signals that end a process in the ``with`` block, which may fork: Python drops an exception that a signal
-    handler raises during a fork."""
+    handler raises during a fork. Gives the signals that were blocked before, where a system can block some."""
     if sys.platform == "win32":  # has neither fork nor signal masks
-        yield
+        yield None
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        yield
+        yield before  # type: ignore[misc]  # of its numbers, those that have names are members
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
