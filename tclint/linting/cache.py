@@ -171,13 +171,18 @@ class IncrementalCache:
         """Called repeatedly during a run; an exception that it raises ends the run."""
         self.until = inf
         """The deadline of the run, by ``perf_counter``. If checking a function would exceed it, judging by the previous time,
-        the result for its latest checked state is used instead, and :attr:`owing` is set."""
+        the result for its latest checked state is used instead, and the function is :attr:`stale`."""
         self.share: Share | None = None
         """What checks the functions of a module in several processes, if anything does."""
-        self.owing = False
-        """Whether the last run skipped a function. The next run over the same state checks it."""
+        self.stale: set[str] = set()
+        """The names of the functions that the last run skipped. The next run over the same state checks them."""
         self._checked: dict[tuple[str, int], list[_Checked]] = {}
         """``(name, index among functions of that name)`` -> the last states that were checked, the latest first."""
+
+    @property
+    def owing(self) -> bool:
+        """Whether the last run skipped a function."""
+        return bool(self.stale)
 
     def checked(
         self, module: Module, function: Function, facts: Facts, check: Callable[[Function], CheckResult]
@@ -190,7 +195,7 @@ class IncrementalCache:
         if known is None:
             began = perf_counter()
             if recent and began + recent[0].seconds > self.until:
-                self.owing = True
+                self.stale.add(function.name)
                 return recent[0].moved(function).of(facts.on)
             result = check(function)
             known = _Checked(function, facts, called, result, perf_counter() - began)

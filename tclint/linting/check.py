@@ -130,7 +130,7 @@ class _Run:
         self.ahead: dict[int | None, _Ahead] = {}
         """What was made before its turn, by the start of the function; None: of the module."""
         self.tick = _ticking(clock, past.pause)
-        past.owing = False
+        past.stale.clear()
         self.module, self.problems = analyse(source, past.builds)
         self.tick("parse and build")
         if request.recorded is not None:
