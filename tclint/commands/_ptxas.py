@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from tclint.driver.cuda_tools import TRIED, ToolError, environment, run
 
-__all__ = ["TRIED", "Given", "PtxasMissing", "execute", "find", "given", "main", "release"]
+__all__ = ["TRIED", "Given", "PtxasMissing", "Started", "execute", "find", "given", "main", "release"]
 
 STDIN = "-"
 TRITON = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
@@ -168,6 +168,46 @@ def execute(path: str, arguments: Sequence[str]) -> NoReturn:
         if (number := getattr(signal, name, None)) is not None:
             signal.signal(number, signal.SIG_DFL)
     os.execve(path, [path, *arguments], changed)
+
+
+class Started:
+    """The program at *path*, which has been started with this process's streams. Raises OSError."""
+
+    def __init__(self, path: str, arguments: Sequence[str], mask: Iterable[int] | None) -> None:
+        """*mask* are the signals that it blocks; None where none can be."""
+        from subprocess import Popen
+
+        restore = None if mask is None else lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # There is no other thread that could hold a lock.
+        self._process = Popen([path, *arguments], env=environment(path), preexec_fn=restore)  # noqa: PLW1509
+
+    def wait(self) -> None:
+        """Wait for its end; if an exception such as that of a signal ends this, end it."""
+        try:
+            self._process.wait()
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End it, if it still runs."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+    def status(self) -> int:
+        """Its exit status. If a signal has ended it, that ends this process, too."""
+        status = self._process.wait()
+        if status < 0:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            number = signal.Signals(-status)
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            status = 128 - status  # process 1 of a container survives signals from itself
+        return status
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""``tclint ptxas``: a replacement for ptxas that lints its inputs first."""
+"""``tclint ptxas``: a replacement for ptxas that lints its inputs while it runs."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -16,9 +16,8 @@ from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
     from tclint.api import Report
-    from tclint.commands._ptxas import Given
+    from tclint.commands._ptxas import Given, Started
     from tclint.config.config import Config
-    from tclint.config.settings import Settings
 
 _HELP = ("--help", "-h")
 _END = "--"
@@ -84,10 +83,10 @@ def command(
     isolated: bool,
     **options: Any,
 ) -> int:
-    """Lint the inputs of ptxas, then run it.
+    """Lint the inputs of ptxas while it runs.
 
-    Findings are written to standard error. The real ptxas then runs with the same arguments; output and exit status are
-    its own. TCLINT_PTXAS gives its path; by default it is the first ptxas on PATH or in a toolkit.
+    The real ptxas gets the same arguments; its output and exit status are passed on. Once it has ended, findings are
+    written to standard error. TCLINT_PTXAS gives its path; by default it is the first ptxas on PATH or in a toolkit.
 
     tclint's own options come first and end with '--'. Without '--', all arguments belong to ptxas, and tclint's options
     come from the environment and from the configuration file, which TCLINT_PTXAS_CONFIG can set. The program
@@ -102,27 +101,64 @@ def command(
         ptxas = find()
     except PtxasMissing as error:
         raise click.ClickException(str(error)) from None
-    asked = given(arguments)
+    asked, code, beside = given(arguments), CLEAN, _Beside()
     # With TRIED set, this was called by a program that it started itself, and has linted already.
     if asked and TRIED not in os.environ:
-        code = CLEAN
-        try:
+        with beside.linting(refuse or ctx.meta[_END]):
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
             settings = resolve(configs, isolated, options)
-            shown = _Output(output_format, log, reports, use_color(color, sys.stderr))
-            code = _lint(ptxas, asked, settings, shown)
-        except Exception as error:  # no failure of the linter is a reason not to compile
-            if refuse or ctx.meta[_END]:
-                raise click.ClickException(_reason(error)) from error
-            _say(_reason(error))
-        if refuse and code:
-            _say("ptxas was not run (--refuse)")
-            return code
+            shown = _output(output_format, log, reports, use_color(color, sys.stderr))
+            modules = list(_modules(asked, settings.config))
+            if not refuse:
+                beside.start(ptxas, arguments)
+            inputs = [*asked.paths, *settings.inputs]
+            code = _lint(ptxas, modules, inputs, settings.config, shown, beside.texts)
+    if refuse and code:
+        _say("ptxas was not run (--refuse)")
+        return code
+    if beside.running is not None:
+        return beside.running.status()
     try:
         execute(ptxas, arguments)
     except OSError as error:
         raise click.ClickException(f"cannot run {ptxas}: {error.strerror or error}") from None
+
+
+class _Beside:
+    """The ptxas that runs while its inputs are linted, if it is started, and what is written once it has ended."""
+
+    def __init__(self) -> None:
+        self.running: Started | None = None
+        self.texts: list[str] = []
+
+    def start(self, ptxas: str, arguments: Sequence[str]) -> None:
+        """Start *ptxas*, if it can be run."""
+        from tclint.commands._ptxas import Started
+        from tclint.driver.signals import signals_held
+
+        # What a handler raises, it raises when the process is noted, which is then ended.
+        with suppress(OSError), signals_held() as before:
+            self.running = Started(ptxas, arguments, before)
+
+    @contextmanager
+    def linting(self, strict: bool) -> Iterator[None]:
+        """Lint in the ``with`` block. What fails there is a line of the texts, and if *strict* a ClickException."""
+        try:
+            yield
+        except Exception as error:  # no failure of the linter is a reason not to compile
+            if strict:
+                raise click.ClickException(_reason(error)) from error
+            self.texts.append(_line(_reason(error)))
+        except BaseException:
+            if self.running is not None:
+                self.running.end()
+            raise
+        finally:
+            if self.running is not None:
+                self.running.wait()
+            with suppress(OSError, ValueError):
+                print(*self.texts, sep="", end="", file=sys.stderr, flush=True)
 
 
 class _Output(NamedTuple):
@@ -134,37 +170,48 @@ class _Output(NamedTuple):
     color: bool
 
 
-def _lint(ptxas: str, asked: Given, settings: Settings, output: _Output) -> int:
-    """Lints the inputs of ptxas and writes the findings. Returns the exit code of ``tclint check``."""
+def _output(output_format: str, log: str | None, folder: str | None, color: bool) -> _Output:
+    """Raises click.UsageError for an unknown format."""
+    from tclint.findings.rules import nearest
+    from tclint.report.formats import formats
+
+    if output_format not in formats():
+        raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
+    return _Output(output_format, log, folder, color)
+
+
+def _lint(
+    ptxas: str,
+    modules: Iterable[tuple[str, bytes | str]],
+    inputs: Sequence[str],
+    config: Config,
+    output: _Output,
+    texts: list[str],
+) -> int:
+    """Lints the *modules* of ptxas and adds the findings to *texts*. Returns the exit code of ``tclint check``."""
     from dataclasses import replace
 
     from tclint._write import append, refuse
     from tclint.api import lint
     from tclint.commands._ptxas import release
-    from tclint.findings.rules import nearest
-    from tclint.report.formats import formats
 
     output_format, log, folder, color = output
-    if output_format not in formats():
-        raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
-    config = settings.config
     config = replace(config, ptxas_budget=None)  # it would compile everything twice
     if config.executes:
         need_numpy()
     if config.toolkit is None:
         config = replace(config, toolkit=release(ptxas))
-    inputs = [*asked.paths, *settings.inputs]
     refuse([log] if log else [], inputs)
     code = CLEAN
-    for name, data in _modules(asked, config):
+    for name, data in modules:
         if isinstance(data, str):
-            _say(f"{name} is not linted: {data}")
+            texts.append(_line(f"{name} is not linted: {data}"))
             code = FAILURE
             continue
         report = lint(data, config, name)
         code = max(code, report.exit_code)
         if report.findings or report.problems:
-            print(report.render(output_format, color=color), end="", file=sys.stderr, flush=True)
+            texts.append(report.render(output_format, color=color))
             if log:
                 append(log, report.render(output_format))
         if folder:
@@ -234,7 +281,11 @@ def _reason(error: Exception) -> str:
 
 
 def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        print(_line(text), end="", file=sys.stderr)
+
+
+def _line(text: str) -> str:
     from tclint.report.formats._style import printable
 
-    with suppress(OSError, ValueError):
-        print(f"tclint: {printable(text)}", file=sys.stderr)
+    return f"tclint: {printable(text)}\n"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tclint.config.config import Config
+from tclint.driver.helpers import Helpers, Slots, slots
 from tclint.driver.one import Input, debug, internal_error, lint
+from tclint.driver.signals import POLL_SECONDS, signals_held, take_signals_of_worker
 from tclint.findings.finding import FileReport, OpenQuestion, SourceComment
 from tclint.syntax.source import Source, SourceError
 
@@ -37,9 +38,8 @@ _MAX_PENDING_ELSEWHERE = 256
 _KILLED = "KilledWorker"
 """What dask raises for an input if several workers died of it; it is not imported here."""
 _DIED = "the process that analysed it died (out of memory?)"
-_POLL_SECONDS = 0.5
-"""Interval for checking conditions that no event announces."""
-_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_helpers: Helpers | None = None
+"""What shares the kernels of a module in a process of a pool."""
 
 
 class ExecutorError(Exception):
@@ -167,8 +167,10 @@ def _made(inputs: Iterable[Input], config: Config, executor: Executor | None) ->
         if len(first) > 1 and (wanted or size > WORTH_IT):
             yield from _in_processes(chain(first, left), config, min(jobs, len(first)))
             return
-    for item in chain(first, left):
-        yield check(item, config)
+    with slots(jobs, workers=False) as free:
+        helpers = Helpers(free) if free is not None else None
+        for item in chain(first, left):
+            yield check(item, config, helpers)
 
 
 def cores() -> int:
@@ -178,8 +180,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def check(item: Input, config: Config) -> Checked:
-    """The result for one input. Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set."""
+def check(item: Input, config: Config, helpers: Helpers | None = None) -> Checked:
+    """The result for one input, of whose kernels *helpers* take over some.
+
+    Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set.
+    """
     path, source = item
     seconds = Counter[str]()
     if isinstance(source, SourceError):
@@ -187,7 +192,8 @@ def check(item: Input, config: Config) -> Checked:
     reproducible = False
     try:
         judged = _judged(source, config, seconds)
-        report = _linted(source, config, seconds, judged)
+        with helpers.at_work() if helpers is not None else nullcontext():
+            report = _linted(source, config, seconds, judged, helpers)
         reproducible = judged is None or not judged.problem
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
@@ -212,11 +218,14 @@ def _judged(source: Source, config: Config, seconds: Counter[str]) -> Judged | N
     return found
 
 
-def _linted(source: Source, config: Config, seconds: Counter[str], judged: Judged | None) -> FileReport:
+def _linted(
+    source: Source, config: Config, seconds: Counter[str], judged: Judged | None, helpers: Helpers | None
+) -> FileReport:
     """The report on a text, with fixes that have been verified and findings confirmed as set. Raises SourceError."""
     from tclint.linting.cache import IncrementalCache
 
     past = IncrementalCache(edited=False)
+    past.share = helpers
     clock = lambda stage, took: seconds.update({stage: took})
     if config.execute:
         report = _executed(source, config, clock, past, judged)
@@ -309,11 +318,16 @@ def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> Fil
 
 
 def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterator[Checked]:
+    with slots(jobs, workers=True) as free:
+        yield from _in_pool(inputs, config, jobs, free)
+
+
+def _in_pool(inputs: Iterable[Input], config: Config, jobs: int, free: Slots | None) -> Iterator[Checked]:
     from concurrent.futures import Future
     from concurrent.futures.process import BrokenProcessPool
 
     waiting: deque[tuple[Input, Future[Checked]]] = deque()
-    pool = _pool(jobs)
+    pool = _pool(jobs, free)
 
     def result() -> Checked:
         nonlocal pool
@@ -325,7 +339,9 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
             # pool, in this order, so that no process is forked while another pool has threads.
             pool.shutdown()
             alone = _alone(item, config)
-            pool = _pool(jobs)
+            if free is not None:
+                free.reset()
+            pool = _pool(jobs, free)
             again = [(other, submit(other)) for other, _ in waiting]
             waiting.clear()
             waiting.extend(again)
@@ -451,14 +467,12 @@ def _check_alike(sources: str, item: Input, config: Config) -> Checked:
 def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future[Checked]:
     """The future of a report. Raises BrokenProcessPool."""
     config = _narrowed(config, item)
-    if sys.platform == "win32":  # has neither fork nor signal masks
-        return pool.submit(check, item, config)
-    # submit() may fork, and Python drops an exception that a signal handler raises during a fork.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        return pool.submit(check, item, config)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with signals_held():  # submit() may fork
+        return pool.submit(_check_in_pool, item, config)
+
+
+def _check_in_pool(item: Input, config: Config) -> Checked:
+    return check(item, config, _helpers)
 
 
 def _abandon(pool: ProcessPoolExecutor) -> None:
@@ -474,12 +488,13 @@ def _abandon(pool: ProcessPoolExecutor) -> None:
         # result, another one writes the rest of an input, and both block, since this process holds the other end of
         # either pipe. From Python 3.11 on, the first thread closes the end for inputs itself; it must not be raced.
         internals._result_queue._writer.close()
-        internals._executor_manager_thread.join(_POLL_SECONDS)
+        internals._executor_manager_thread.join(POLL_SECONDS)
         if internals._executor_manager_thread.is_alive():
             internals._call_queue._reader.close()
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
+def _pool(jobs: int, free: Slots | None = None) -> ProcessPoolExecutor:
+    """A pool whose processes share the kernels of a module with others while slots are *free*."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -487,25 +502,17 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
     # A forked process inherits the ISA table and the rules. On other systems fork is unsafe or missing.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    return ProcessPoolExecutor(jobs, context, _serve)
+    return ProcessPoolExecutor(jobs, context, _serve, (free,))
 
 
-def _serve() -> None:
-    """Sets up signals and the end of this process, a worker, when it starts."""
+def _serve(free: Slots | None) -> None:
+    """Sets up this process, a worker, when it starts: the signals, its end, and the slots of the run."""
     from threading import Thread
 
-    for number in _ENDING:  # a forked process has the handlers of its parent
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-    _ignore_interrupts()
-    if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    global _helpers
+    _helpers = Helpers(free) if free is not None else None
+    take_signals_of_worker()
     Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _ignore_interrupts() -> None:
-    """Ignores SIGINT: the parent gets it too, and ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end_with_parent() -> None:
@@ -518,5 +525,5 @@ def _end_with_parent() -> None:
     # forked later, so the id of the parent is compared as well.
     forked = get_start_method() == "fork"
     while parent.is_alive() and not (forked and os.getppid() != parent.pid):
-        parent.join(_POLL_SECONDS)
+        parent.join(POLL_SECONDS)
     os._exit(1)  # sys.exit() would end only this thread

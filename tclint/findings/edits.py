@@ -8,7 +8,8 @@ and an operand is located among comments and line breaks. If a location cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
@@ -51,6 +52,7 @@ class InstructionText(NamedTuple):
 
 
 Make = Callable[[InstructionText], Edit | None]
+"""A function of a module, or a ``partial`` of one, so that a process can send a repair to another one."""
 
 
 class InstructionEdit(NamedTuple):
@@ -88,14 +90,14 @@ class Repair:
 
 def before(site: int, *statements: str, function: Function | None = None) -> InstructionEdit:
     """Insert *statements* before the instruction at *site*, after its label."""
+    return InstructionEdit(site, partial(_before, statements), function)
 
-    def make(place: InstructionText) -> Edit:
-        line = place.data.rfind(b"\n", 0, place.start) + 1
-        lead = place.data[line : place.start]
-        gap = " " if lead.strip() else _line_end(place) + lead.decode()
-        return Edit(Span(place.start, place.start), "".join(s + gap for s in statements))
 
-    return InstructionEdit(site, make, function)
+def _before(statements: Sequence[str], place: InstructionText) -> Edit:
+    line = place.data.rfind(b"\n", 0, place.start) + 1
+    lead = place.data[line : place.start]
+    gap = " " if lead.strip() else _line_end(place) + lead.decode()
+    return Edit(Span(place.start, place.start), "".join(s + gap for s in statements))
 
 
 def after(site: int, *statements: str, function: Function | None = None) -> InstructionEdit:
@@ -103,38 +105,38 @@ def after(site: int, *statements: str, function: Function | None = None) -> Inst
 
     *statements* name no register, since the assembly may be a scope of its own.
     """
+    return InstructionEdit(site, partial(_after, statements), function)
 
-    def make(place: InstructionText) -> Edit:
-        line = place.data.rfind(b"\n", 0, place.start) + 1
-        rest = re.compile(_END_OF_LINE).match(place.data, place.end)
-        rest = re.compile(_END_OF_ASM).match(place.data, rest.end() if rest else place.end) or rest
-        lead = place.data[line : place.start]
-        indent = lead[: len(lead) - len(lead.lstrip())].decode()
-        gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)
-        return Edit(Span(at, at), "".join(gap + s for s in statements))
 
-    return InstructionEdit(site, make, function)
+def _after(statements: Sequence[str], place: InstructionText) -> Edit:
+    line = place.data.rfind(b"\n", 0, place.start) + 1
+    rest = re.compile(_END_OF_LINE).match(place.data, place.end)
+    rest = re.compile(_END_OF_ASM).match(place.data, rest.end() if rest else place.end) or rest
+    lead = place.data[line : place.start]
+    indent = lead[: len(lead) - len(lead.lstrip())].decode()
+    gap, at = (_line_end(place) + indent, rest.end()) if rest else (" ", place.end)
+    return Edit(Span(at, at), "".join(gap + s for s in statements))
 
 
 def without(site: int) -> InstructionEdit:
     """Delete the instruction, and its line if nothing else is on it."""
+    return InstructionEdit(site, _without)
 
-    def make(place: InstructionText) -> Edit:
-        return Edit(_alone(place.data, Span(place.start, place.end)), "")
 
-    return InstructionEdit(site, make)
+def _without(place: InstructionText) -> Edit:
+    return Edit(_alone(place.data, Span(place.start, place.end)), "")
 
 
 def opcode(site: int, new: str, function: Function | None = None) -> InstructionEdit:
     """Replace the opcode by *new*."""
+    return InstructionEdit(site, partial(_opcode, new), function)
 
-    def make(place: InstructionText) -> Edit | None:
-        head = HEAD.match(place.text)
-        if head is None or "".join(head[3].split()) != place.instruction.opcode:
-            return None
-        return Edit(Span(place.start + head.start(3), place.start + head.end(3)), new)
 
-    return InstructionEdit(site, make, function)
+def _opcode(new: str, place: InstructionText) -> Edit | None:
+    head = HEAD.match(place.text)
+    if head is None or "".join(head[3].split()) != place.instruction.opcode:
+        return None
+    return Edit(Span(place.start + head.start(3), place.start + head.end(3)), new)
 
 
 def without_word(site: int, instruction: Instruction, word: str, instead: str = "") -> InstructionEdit:
@@ -146,29 +148,29 @@ def without_word(site: int, instruction: Instruction, word: str, instead: str = 
 
 def operand(site: int, role: str, new: str) -> InstructionEdit:
     """Replace the operand with the role *role*, or with that name in the syntax line, by *new*."""
+    return InstructionEdit(site, partial(_operand, role, new))
 
-    def make(place: InstructionText) -> Edit | None:
-        match = place.instruction.match
-        at = match.named.get(match.form.roles.get(role, role)) if match is not None else None
-        spans = _operands(place)
-        if at is None or spans is None or at >= len(spans) or len(spans) != len(place.instruction.operands):
-            return None
-        return Edit(spans[at], new)
 
-    return InstructionEdit(site, make)
+def _operand(role: str, new: str, place: InstructionText) -> Edit | None:
+    match = place.instruction.match
+    at = match.named.get(match.form.roles.get(role, role)) if match is not None else None
+    spans = _operands(place)
+    if at is None or spans is None or at >= len(spans) or len(spans) != len(place.instruction.operands):
+        return None
+    return Edit(spans[at], new)
 
 
 def inverted(site: int) -> InstructionEdit:
     """Invert the guard of the instruction."""
+    return InstructionEdit(site, _inverted)
 
-    def make(place: InstructionText) -> Edit | None:
-        head = HEAD.match(place.text)
-        if head is None or head[2] is None:
-            return None
-        at = place.start + head.start(1)
-        return Edit(Span(at, place.start + head.end(1)), "" if head[1] else "!")
 
-    return InstructionEdit(site, make)
+def _inverted(place: InstructionText) -> Edit | None:
+    head = HEAD.match(place.text)
+    if head is None or head[2] is None:
+        return None
+    at = place.start + head.start(1)
+    return Edit(Span(at, place.start + head.end(1)), "" if head[1] else "!")
 
 
 def removed(span: Span) -> Edit:

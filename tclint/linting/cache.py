@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import inf
 from operator import eq
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from tclint._dataclass import dataclass
 from tclint.checks import Hit
@@ -20,7 +20,9 @@ from tclint.ir.nodes import Function, Module, Variable
 from tclint.ir.rebuild import Builds, same_program
 from tclint.isa.target import Version
 
-__all__ = ["CheckResult", "Facts", "IncrementalCache"]
+__all__ = ["CheckResult", "Facts", "IncrementalCache", "Share"]
+
+T = TypeVar("T")
 
 MAX_RECENT_STATES = 3
 """States of a function that are kept, so that undoing or retyping an edit costs no analysis."""
@@ -144,6 +146,19 @@ def _moved(hit: Hit, new_site: Callable[[int], int]) -> Hit | None:
     return found if whole and own else None
 
 
+class Share(Protocol):
+    """Runs a function in several processes (:mod:`tclint.driver.helpers`)."""
+
+    def __call__(
+        self, sizes: Sequence[int], make: Callable[[int], T], same: Sequence[object]
+    ) -> dict[int, T]:
+        """What *make* returns for the number of each of *sizes*, in instructions; some may be missing.
+
+        Of what it returns, the objects of *same* are not copied.
+        """
+        ...
+
+
 class IncrementalCache:
     """The results of earlier runs over a text; initially empty.
 
@@ -156,25 +171,31 @@ class IncrementalCache:
         """Called repeatedly during a run; an exception that it raises ends the run."""
         self.until = inf
         """The deadline of the run, by ``perf_counter``. If checking a function would exceed it, judging by the previous time,
-        the result for its latest checked state is used instead, and :attr:`owing` is set."""
-        self.owing = False
-        """Whether the last run skipped a function. The next run over the same state checks it."""
+        the result for its latest checked state is used instead, and the function is :attr:`stale`."""
+        self.share: Share | None = None
+        """What checks the functions of a module in several processes, if anything does."""
+        self.stale: set[str] = set()
+        """The names of the functions that the last run skipped. The next run over the same state checks them."""
         self._checked: dict[tuple[str, int], list[_Checked]] = {}
         """``(name, index among functions of that name)`` -> the last states that were checked, the latest first."""
+
+    @property
+    def owing(self) -> bool:
+        """Whether the last run skipped a function."""
+        return bool(self.stale)
 
     def checked(
         self, module: Module, function: Function, facts: Facts, check: Callable[[Function], CheckResult]
     ) -> CheckResult:
         """The result of the checks of *function*, whose calls are inlined; *check* is called if it is not cached."""
-        same = module.by_name[function.name]
-        key = function.name, next(n for n, f in enumerate(same) if f.start == function.start)
+        key = _key(module, function)
         called = reached(function, module)
         recent = self._checked.setdefault(key, [])
         known = next((state for state in recent if state.holds(function, facts, called)), None)
         if known is None:
             began = perf_counter()
             if recent and began + recent[0].seconds > self.until:
-                self.owing = True
+                self.stale.add(function.name)
                 return recent[0].moved(function).of(facts.on)
             result = check(function)
             known = _Checked(function, facts, called, result, perf_counter() - began)
@@ -186,6 +207,11 @@ class IncrementalCache:
         self._checked[key] = [known, *recent[: MAX_RECENT_STATES - 1]]
         return known.result.of(facts.on)
 
+    def knows(self, module: Module, function: Function, facts: Facts) -> bool:
+        """Whether :meth:`checked` has the result without calling *check*."""
+        recent = self._checked.get(_key(module, function), ())
+        return bool(recent) and any(s.holds(function, facts, reached(function, module)) for s in recent)
+
     def forget_all_but(self, module: Module) -> None:
         """Forget the functions that are not in *module*.
 
@@ -193,3 +219,9 @@ class IncrementalCache:
         """
         names = {function.name for function in module.functions}
         self._checked = {key: known for key, known in self._checked.items() if key[0] in names}
+
+
+def _key(module: Module, function: Function) -> tuple[str, int]:
+    """The name of a function of *module*, and its index among the functions of that name."""
+    same = module.by_name[function.name]
+    return function.name, next(n for n, f in enumerate(same) if f.start == function.start)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tclint._pattern import pattern
 from tclint.analyses.budget import Budget, Spent
@@ -37,7 +37,7 @@ from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
     from tclint.findings.verdicts import Executed
-    from tclint.linting.verdicts import Judge
+    from tclint.linting.verdicts import Judge, Shown
 
 __all__ = ["Observer", "as_findings", "check_source"]
 
@@ -54,6 +54,8 @@ class Observer(Protocol):
         ...
 
 
+_SHARE_OF_MODULE = 0.2
+"""What the checks of the module take for an instruction, compared with those of its function."""
 _NAME = pattern(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 
@@ -97,6 +99,16 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+class _Ahead(NamedTuple):
+    """What was made before its turn, maybe in another process: the result for a function, or the hits of the module."""
+
+    result: CheckResult | None
+    hits: tuple[tuple[Function | None, Hit], ...]
+    shown: Shown | None
+    """What the judge noted about the function, if there is one."""
+    stages: list[tuple[str, float]]
+
+
 class _Run:
     """The run over one source."""
 
@@ -114,20 +126,18 @@ class _Run:
             request = replace(request, selected=replace(request.selected, rules=rules.difference(FIGURES)))
         self.source, self.request, self.past, self.observer = source, request, past, observer
         self.on = request.selected.on
+        self.clock = clock
+        self.ahead: dict[int | None, _Ahead] = {}
+        """What was made before its turn, by the start of the function; None: of the module."""
         self.tick = _ticking(clock, past.pause)
-        past.owing = False
+        past.stale.clear()
         self.module, self.problems = analyse(source, past.builds)
         self.tick("parse and build")
         if request.recorded is not None:
             kernel = self.module.function(request.recorded.kernel)
             sizes = [p.size for p in kernel.parameters] if kernel is not None else None
             request.recorded.require_kernel(source.path, sizes)
-        self.found = _module_hits(self.module, request, self.tick)
-        if request.judged is not None:
-            from tclint.linting import budget  # a run without a gate does not pay for the imports
-
-            self.found += budget.hits(source, self.module, request.judged, request.selected)
-            self.problems += budget.problems(self.module, request.judged)
+        self.found: list[tuple[Function | None, Hit]] = []
         self.facts = Facts.of(self.module, self.on, request)
         self.open_questions: list[OpenQuestion] = []
         self.judge: Judge | None = None
@@ -135,7 +145,7 @@ class _Run:
             from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
 
             limited = Budget(past.pause)
-            self.judge = verdicts.Judge(self.module, request, tuple(self.found), past.pause, limited)
+            self.judge = verdicts.Judge(self.module, request, past.pause, limited)
             if request.bounded:
                 past.pause = limited
 
@@ -143,15 +153,16 @@ class _Run:
         """Check each function, and make the findings."""
         module, past, selected = self.module, self.past, self.request.selected
         callees = inlinable(module)
-        for function in module.functions:
-            if not selected.wants(function.name):
-                continue
+        functions = [function for function in module.functions if selected.wants(function.name)]
+        wholes = {f.start: inline(f, callees) for f in functions if not _unchecked(f)}
+        self._begin(list(wholes.values()))
+        for function in functions:
             if why := _unchecked(function):
                 if self.judge is not None:
                     self.judge.leave(function, why)
                 continue
             try:
-                self._check(inline(function, callees))
+                self._check(wholes.pop(function.start))
             except Spent as spent:
                 assert self.judge is not None
                 self.judge.leave(function, f"the budget was spent: {spent}")
@@ -174,10 +185,59 @@ class _Run:
             assembled=self.request.judged.made if self.request.judged is not None else None,
         )
 
+    def _begin(self, wholes: Sequence[Function]) -> None:
+        """Find the hits of the module and, if the run has several processes, check functions ahead of their turn."""
+        module, request = self.module, self.request
+        self._share(wholes)
+        known = self.ahead.pop(None, None)
+        self.found += known.hits if known is not None else _module_hits(module, request, self.tick)
+        if known is not None:
+            self._count(known)
+        if request.judged is not None:
+            from tclint.linting import budget  # a run without a gate does not pay for the imports
+
+            self.found += budget.hits(self.source, module, request.judged, request.selected)
+            self.problems += budget.problems(module, request.judged)
+        if self.judge is not None:
+            self.judge.found = tuple(self.found)
+
+    def _share(self, wholes: Sequence[Function]) -> None:
+        """Have several processes do what no earlier run has done, if this run has them."""
+        past, share, module = self.past, self.past.share, self.module
+        # What is tried in search of facts is limited for the module as a whole.
+        if share is None or len(wholes) < 2 or self.request.what_if is not None:
+            return
+        work: list[Function | None] = [f for f in wholes if not past.knows(module, f, self.facts)]
+        kernel_checks(
+            [use for f in work if f is not None for use in f.uses], self.on
+        )  # imported once, and not in each
+        sizes = [len(whole.instructions) for whole in work if whole is not None]
+        work.append(None)
+        sizes.append(int(sum(sizes) * _SHARE_OF_MODULE))
+        made = share(sizes, lambda number: self._in_advance(work[number]), [*module.functions, *wholes])
+        self.ahead = {
+            None if whole is None else whole.start: made[n] for n, whole in enumerate(work) if n in made
+        }
+        if made:
+            self.tick = _ticking(self.clock, past.pause)  # what was made has its own stages
+
+    def _in_advance(self, whole: Function | None) -> _Ahead:
+        stages: list[tuple[str, float]] = []
+        tick = _ticking(lambda stage, seconds: stages.append((stage, seconds)), self.past.pause)
+        if whole is None:
+            return _Ahead(None, tuple(_module_hits(self.module, self.request, tick)), None, stages)
+        result = self._made(whole, tick)
+        return _Ahead(result, (), self.judge.shown(whole) if self.judge is not None else None, stages)
+
+    def _count(self, ahead: _Ahead) -> None:
+        clock = self.clock or (lambda stage, seconds: None)
+        for stage, seconds in ahead.stages:
+            clock(stage, seconds)
+
     def _check(self, whole: Function) -> None:
         """Add the hits, problems, open questions and verdicts of a function with its callees inlined."""
         source, past, judge = self.source, self.past, self.judge
-        all_hits, limits, unanswered = past.checked(self.module, whole, self.facts, self._made)
+        all_hits, limits, unanswered = past.checked(self.module, whole, self.facts, self._result)
         self.open_questions += _located(source, whole, unanswered)
         line = source.position(whole.start).line if limits else 0
         self.problems += [Problem(line, limit) for limit in limits]
@@ -188,7 +248,18 @@ class _Run:
             judge.add(whole, hits, all_hits, changed=past.owing, executed=executed)
             self.tick("verdicts")
 
-    def _made(self, function: Function) -> CheckResult:
+    def _result(self, function: Function) -> CheckResult:
+        """The result of the checks of a function, made now or ahead."""
+        ahead = self.ahead.pop(function.start, None)
+        if ahead is None:
+            return self._made(function, self.tick)
+        self._count(ahead)
+        if self.judge is not None and ahead.shown is not None:
+            self.judge.keep(function, ahead.shown)
+        assert ahead.result is not None  # it is of a function
+        return ahead.result
+
+    def _made(self, function: Function, tick: Callable[[str], None]) -> CheckResult:
         """The result of the checks of a function, whatever an earlier run found."""
         request = self.request
         launch = request.recorded
@@ -197,7 +268,7 @@ class _Run:
         model = KernelModel(function, self.module, request.toolkit, self.past.pause, recorded=launch)
         model.on, model.dependent = self.on, request.dependent
         model.by_letter = request.selected.strict
-        return _result(model, self.on, self.tick, self.judge)
+        return _result(model, self.on, tick, self.judge)
 
     def _remaining(self, whole: Function, all_hits: Sequence[Hit]) -> Sequence[Hit]:
         """The hits that are no consequence of others, with the fixes that are proved, and those of the observer."""

@@ -32,7 +32,7 @@ from tclint.verdicts.invalidation import Invalidations
 from tclint.verdicts.outcome import merged, ordered
 from tclint.verdicts.uses import events
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "Shown"]
 
 MAX_WORK = 6_000
 """Instructions that are judged in search of facts for one file: those of a kernel, once for each fact that is tried."""
@@ -45,6 +45,9 @@ _Rules = dict[str, Reason]
 _Violations = dict[str, _Rules]
 """Class -> the rules of the hits about it."""
 
+Shown = tuple[tuple[Verdict, ...], dict[HazardClass, frozenset[int]]]
+"""What is shown of each class that a kernel uses, and the instructions for which it does."""
+
 
 class Judge:
     """Makes the verdicts of one run over one module. They are made anew in each run, whatever a cache has of the checks,
@@ -54,7 +57,6 @@ class Judge:
         self,
         module: Module,
         request: Request,
-        found: Sequence[tuple[Function | None, Hit]],
         pause: Callable[[], None],
         budget: Budget,
     ) -> None:
@@ -63,12 +65,10 @@ class Judge:
         self._work = 0
         """Instructions that were judged in search of facts."""
         self._assume = request.assume or frozenset[Assumption]()
-        self._found = found
+        self.found: Sequence[tuple[Function | None, Hit]] = ()
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
-        self._seen: dict[int, tuple[Verdict, ...]] = {}
-        """What is shown of the kernels that were checked in this run, by their positions."""
-        self._events: dict[int, dict[HazardClass, frozenset[int]]] = {}
-        """The instructions of these kernels for which they use each class."""
+        self._seen: dict[int, Shown] = {}
+        """The kernels that were checked in this run, by their positions."""
         self.verdicts: list[Verdict] = []
         """Those of the kernels so far."""
 
@@ -79,10 +79,16 @@ class Judge:
             if self._request.what_if is not None:
                 known = self._decided(model, shown, self._request.what_if)
                 shown = tuple(replace(verdict, decided=known.get(verdict.hazard)) for verdict in shown)
-            self._seen[model.function.start] = tuple(
-                _bounded(model, verdict, self._assume) for verdict in shown
-            )
-            self._events[model.function.start] = events(model)
+            shown = tuple(_bounded(model, verdict, self._assume) for verdict in shown)
+            self.keep(model.function, (shown, events(model)))
+
+    def keep(self, function: Function, shown: Shown) -> None:
+        """Notes what :meth:`see` has shown of a kernel, maybe in another process."""
+        self._seen[function.start] = shown
+
+    def shown(self, function: Function) -> Shown | None:
+        """What is noted of a function; None if it is not a kernel."""
+        return self._seen.get(function.start)
 
     def _decided(
         self, model: KernelModel, shown: Sequence[Verdict], what_if: Fact
@@ -147,9 +153,8 @@ class Judge:
                 model = KernelModel(function, self._module, self._request.toolkit, self._pause)
                 self.see(model)
                 model.release()
-            shown = self._seen[function.start]
+            shown, sites = self._seen[function.start]
             if executed is not None:
-                sites = self._events[function.start]
                 shown = tuple(_by_execution(function, verdict, sites, executed) for verdict in shown)
         self._judge(function, shown, reported, found)
 
@@ -163,7 +168,7 @@ class Judge:
         # What a function lacks that the kernel may call, the module lacks.
         about = [
             (owner, hit)
-            for owner, hit in self._found
+            for owner, hit in self.found
             if owner is None or owner.start == function.start or not owner.entry
         ]
         certain, doubtful = self._violated((*about, *((function, hit) for hit in reported)))

@@ -37,7 +37,7 @@ def actions(
             if one.span.start <= place.end and place.start <= one.span.end:
                 # At its other places, a defect has no diagnostic, but each place can be changed alone.
                 finding, others = once.get(one.fingerprint, (one, []))
-                about = [of_finding(document.uri, lint.text, finding, others)]
+                about = [of_finding(document.uri, lint, finding, others)]
                 comments = _comments(lint, module, finding, others)
                 for title, edits, safe in (*_fixes(finding), *comments):
                     found.append(

@@ -19,9 +19,11 @@ from tclint.report.formats._details import parties, step_words
 from tclint.report.locate import Locator
 from tclint.syntax.source import Problem
 
-__all__ = ["SOURCE", "diagnostics", "merged", "of_error", "of_finding"]
+__all__ = ["SOURCE", "STALE", "diagnostics", "merged", "of_error", "of_finding"]
 
 SOURCE = "tclint"
+STALE = "(before the last edit; the function is being checked again)"
+"""What the message of a finding ends with if the checks of its function have not run since it was edited."""
 _SEVERITIES = {
     Severity.ERROR: types.DiagnosticSeverity.Error,
     Severity.WARNING: types.DiagnosticSeverity.Warning,
@@ -34,7 +36,7 @@ def diagnostics(document: Document, lint: Lint) -> list[types.Diagnostic]:
     problems = unreported(lint.report, lambda offset: lint.text.line_of(offset) + 1)
     return [
         *(of_problem(lint.text, problem) for problem in problems),
-        *(of_finding(document.uri, lint.text, *found) for found in merged(lint)),
+        *(of_finding(document.uri, lint, *found) for found in merged(lint)),
     ]
 
 
@@ -61,14 +63,16 @@ def of_error(text: DocumentText, error: Exception) -> types.Diagnostic:
     return of_problem(text, Problem(0, message))
 
 
-def of_finding(
-    uri: str, text: DocumentText, finding: Finding, others: Iterable[Span] = ()
-) -> types.Diagnostic:
-    """The diagnostic for a finding, with the steps of its path and its *others* places as related information."""
-    rule = finding.rule
+def of_finding(uri: str, lint: Lint, finding: Finding, others: Iterable[Span] = ()) -> types.Diagnostic:
+    """The diagnostic for a finding, with the steps of its path and its *others* places as related information.
+
+    It says so if the checks of its function have still to run for the last edit.
+    """
+    rule, text, stale = finding.rule, lint.text, finding.entry in lint.stale
+    message = f"{finding.message}\n{finding.help}" if finding.help else finding.message
     return types.Diagnostic(
         range=text.range(finding.span),
-        message=f"{finding.message}\n{finding.help}" if finding.help else finding.message,
+        message=f"{message}\n{STALE}" if stale else message,
         severity=_SEVERITIES[finding.severity],
         code=rule.id,
         code_description=types.CodeDescription(url(rule) or page(rule).absolute().as_uri()),
@@ -83,7 +87,7 @@ def of_finding(
                 for span in others
             ),
         ],
-        data={"fingerprint": finding.fingerprint},
+        data={"fingerprint": finding.fingerprint, "stale": stale},
     )
 
 

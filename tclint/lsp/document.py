@@ -47,6 +47,8 @@ class Lint:
 
     Otherwise some are from an earlier state, for lack of time, or all are from the cache.
     """
+    stale: frozenset[str] = frozenset()
+    """The functions whose checks have not run since they were edited; their findings are those of the state before."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class Document:
         ):
             return last
         self._check_current(version)
+        self.past.stale.clear()
         self.past.pause, self.past.until = lambda: self._check_current(version), perf_counter() + seconds
         complete, sources = True, UserSources()
         comments: tuple[SourceComment, ...] = ()
@@ -102,7 +105,7 @@ class Document:
         whole = suppressed([sources.completed(report, comments)], config.selected)
         found, _ = baseline.of(config.baseline).compared(whole, config.selected, ())
         (shown,), _ = present(found, config.selected)
-        self.last = Lint(version, text, config, shown, complete)
+        self.last = Lint(version, text, config, shown, complete, frozenset(self.past.stale))
         return self.last
 
     def _known_or_made(

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -140,7 +141,8 @@ def test_findings_are_reported_and_ptxas_runs_as_it_was_called(run_tclint: Run, 
     assert (done.returncode, done.stdout) == (0, "ptxas to stdout\n")
     assert said(ptxas) == arguments
     assert "error[WG001]" in done.stderr
-    assert done.stderr.endswith("Found 1 error in 1 file; 1 fixable with --fix.\nptxas to stderr\n")
+    assert done.stderr.startswith("ptxas to stderr\n")
+    assert done.stderr.endswith("Found 1 error in 1 file; 1 fixable with --fix.\n")
 
 
 def test_a_clean_kernel_adds_no_word(run_tclint: Run, ptxas: Path) -> None:
@@ -166,8 +168,8 @@ def test_the_formats_and_the_log(run_tclint: Run, ptxas: Path, tmp_path: Path) -
     variables = {"TCLINT_PTXAS_FORMAT": "concise", "TCLINT_PTXAS_LOG": str(tmp_path / "log")}
     for _ in range(2):
         shown = run_tclint("ptxas", str(WRONG), env=variables).stderr
-    assert shown.startswith(f"{WRONG}:51:5: error WG001")
-    assert (tmp_path / "log").read_text() == 2 * shown.removesuffix("ptxas to stderr\n")
+    assert shown.startswith(f"ptxas to stderr\n{WRONG}:51:5: error WG001")
+    assert (tmp_path / "log").read_text() == 2 * shown.removeprefix("ptxas to stderr\n")
 
 
 def test_the_settings_are_those_of_the_project(run_tclint: Run, ptxas: Path, tmp_path: Path) -> None:
@@ -223,7 +225,7 @@ def test_what_can_be_read_once_is_left_to_ptxas(run_tclint: Run, ptxas: Path, tm
     os.mkfifo(tmp_path / "pipe")
     done = run_tclint("ptxas", "pipe")
     assert (done.returncode, said(ptxas)) == (0, ["pipe"])
-    assert done.stderr == "tclint: pipe is not linted: it can be read only once\nptxas to stderr\n"
+    assert done.stderr == "ptxas to stderr\ntclint: pipe is not linted: it can be read only once\n"
     assert run_tclint("ptxas", "--refuse", "--", "pipe").returncode == 2
 
 
@@ -288,7 +290,7 @@ def test_an_internal_error_stops_no_compile(ptxas: Path, tmp_path: Path) -> None
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, said(ptxas)) == (0, [str(RIGHT)])
-    assert done.stderr.startswith("tclint: internal error: RuntimeError: out of cheese")
+    assert done.stderr.startswith("ptxas to stderr\ntclint: internal error: RuntimeError: out of cheese")
 
 
 def test_a_closed_standard_error_stops_no_compile(run_tclint: Run, ptxas: Path) -> None:
@@ -301,16 +303,47 @@ def test_a_closed_standard_error_stops_no_compile(run_tclint: Run, ptxas: Path) 
 # ---------------------------------------------------------------- the process
 
 
-def test_it_becomes_ptxas(tmp_path: Path, run_tclint: Run) -> None:
-    """Process, environment, exit status and signals are those of ptxas."""
-    path = program(tmp_path / "p", "#!/bin/sh\necho $$; kill -SEGV $$\n")
+def test_it_ends_as_ptxas_does(tmp_path: Path, run_tclint: Run) -> None:
+    path = program(tmp_path / "p", "#!/bin/sh\nkill -SEGV $$\n")
     command = [sys.executable, "-m", "tclint", "ptxas", str(RIGHT)]
+    environment = {**os.environ, "TCLINT_PTXAS": str(path), "PYTHONPATH": str(ROOT)}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGSEGV
+    program(path, "#!/bin/sh\nexit 255\n")
+    assert run_tclint("ptxas", str(RIGHT), env={"TCLINT_PTXAS": str(path)}).returncode == 255
+
+
+def test_it_becomes_ptxas_where_there_is_nothing_to_lint(tmp_path: Path) -> None:
+    path = program(tmp_path / "p", "#!/bin/sh\necho $$\n")
+    command = [sys.executable, "-m", "tclint", "ptxas", "--odd"]
     environment = {**os.environ, "TCLINT_PTXAS": str(path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
         said, _ = running.communicate(timeout=60)
-    assert (said, running.returncode) == (f"{running.pid}\n", -signal.SIGSEGV)
-    program(path, "#!/bin/sh\nexit 255\n")
-    assert run_tclint("ptxas", str(RIGHT), env={"TCLINT_PTXAS": str(path)}).returncode == 255
+    assert said == f"{running.pid}\n"
+
+
+def test_it_lints_while_ptxas_runs(tmp_path: Path, run_tclint: Run) -> None:
+    """The stand-in waits for the report."""
+    path = program(
+        tmp_path / "p",
+        '#!/bin/sh\n[ "$1" = --version ] && exit\n'
+        f"for n in $(seq 600); do [ -e {tmp_path}/reports ] && exit 7; sleep 0.05; done\n",
+    )
+    variables = {"TCLINT_PTXAS": str(path), "TCLINT_PTXAS_REPORTS": str(tmp_path / "reports")}
+    assert run_tclint("ptxas", str(RIGHT), env=variables).returncode == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_ptxas_too(tmp_path: Path, number: int) -> None:
+    path = program(tmp_path / "p", f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
+    command = [sys.executable, "-m", "tclint", "ptxas", "--toolkit", "12.4", "--", str(RIGHT)]
+    environment = {**os.environ, "TCLINT_PTXAS": str(path), "PYTHONPATH": str(ROOT)}
+    restore = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, preexec_fn=restore) as running:  # noqa: PLW1509
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            time.sleep(0.02)
+        running.send_signal(number)
+        running.communicate(timeout=20)  # which needs the end of ptxas, too
+    assert running.returncode == (-number if number == signal.SIGTERM else 130)
 
 
 def test_signals_that_python_ignores_are_as_they_were(tmp_path: Path, run_tclint: Run) -> None:

@@ -32,7 +32,7 @@ from tclint.findings.rules import all_rules, page
 from tclint.findings.spans import Span
 from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
-from tclint.lsp.diagnostics import diagnostics
+from tclint.lsp.diagnostics import STALE, diagnostics
 from tclint.lsp.document import Document, Superseded
 from tclint.lsp.hints import hints
 from tclint.lsp.requests import make_server
@@ -210,7 +210,10 @@ async def test_a_second_answer_follows_a_quick_one(client: LanguageClient) -> No
     assert "WG001" in [d.code for d in opened.items]
     change(client, 2, fixing_edit())
     first = await pull(client, opened.result_id)
-    assert "WG001" in [d.code for d in first.items]
+    (found,) = [d for d in first.items if d.code == "WG001"]
+    assert found.message.endswith(STALE)
+    assert found.data["stale"]
+    assert not any(d.message.endswith(STALE) or d.data["stale"] for d in opened.items)
     await refreshed(2)
     second = await pull(client, first.result_id)
     assert "WG001" not in [d.code for d in second.items]
