@@ -89,6 +89,24 @@ def test_one_thread_executes_instructions_in_the_order_of_its_branches(
     assert found.status is expected
 
 
+@pytest.mark.parametrize(("expected", "status"), [(512, Status.PROVED), (0, Status.UNKNOWN)])
+def test_a_phase_that_expects_no_bytes_is_complete_before_a_tensor_copy(
+    expected: int, status: Status
+) -> None:
+    """Although another phase expects as many as the copy may write."""
+    variable, init = (
+        "	.shared .align 8 .u64 _ZZ6loadedE8mbarrier;\n",
+        "	mbarrier.init.shared::cta.b64 [%r2], %r3;\n",
+    )
+    tensor = "cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd1, {%r7}], [%r4];\n"
+    text = (FOLDER / "loaded.ptx").read_text().replace(EXPECT, EXPECT.replace("%r7", str(expected)))
+    text = text.replace(variable, f"{variable}.shared .align 8 .u64 other;\n")
+    text = text.replace(init, f"{init}mbarrier.init.shared::cta.b64 [other], 1;\n")
+    text = text.replace(COPY, f"{tensor}mbarrier.arrive.expect_tx.shared::cta.b64 _, [other], 512;\n")
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is status
+
+
 def test_what_a_copy_reads_in_shared_memory_is_not_followed() -> None:
     text = (FOLDER / "loaded.ptx").read_text().replace("E1s[1024]", "E1s[2048]")
     inside = COPY.replace("shared::cta.global", "shared::cluster.shared::cta").replace("[%rd1]", "[%r5]")
