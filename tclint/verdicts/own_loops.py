@@ -10,7 +10,7 @@ A part decides itself in one of two ways.
 - A *counter* ends it: a branch that leaves it compares a register with a value that does not change in the part, and one
   addition of a constant is executed from each pass of the branch to the next. So the register takes all numbers that are as far
   apart as the lowest bit of the constant, and if one of them lets a thread leave, whatever the value is, a thread that passes the
-  branch again and again leaves in the end; or the comparison is signed and the counter is assumed not to wrap on its way to the
+  branch again and again leaves in the end; or the comparison is signed and the counter is assumed not to wrap before it reaches the
   value. So the same is asked of the parts that are left without its block, inner loops for instance.
 - Nothing observed decides *any* branch that leaves it. Then the same is asked of the parts that are left without the blocks by
   which threads enter it: these are inner loops, in which a thread may wait as well.
@@ -107,8 +107,8 @@ def observing_loops(
             yield ObservingLoop(graph.blocks[site][-1], by, assumed)
 
 
-def _comes_to(relation: str, limit: int | None, step: int, width: int, *, signed: bool) -> bool:
-    """Whether a counter of *width* bits that grows by *step* again and again, and wraps, comes to a number in this relation to
+def _reaches(relation: str, limit: int | None, step: int, width: int, *, signed: bool) -> bool:
+    """Whether a counter of *width* bits that grows by *step* again and again, and wraps, reaches a number in this relation to
     *limit*, wherever it starts and, if *limit* is None, whatever the limit is."""
     numbers = 1 << width
     if step % numbers == 0:
@@ -124,7 +124,7 @@ def _comes_to(relation: str, limit: int | None, step: int, width: int, *, signed
 
 
 def _is_towards(relation: str, step: int, width: int) -> bool:
-    """Whether a signed counter that grows by *step* and does not wrap comes to a number in this relation to any limit that it can
+    """Whether a signed counter that grows by *step* and does not wrap reaches a number in this relation to any limit that it can
     pass."""
     rises = 0 < step % (1 << width) < 1 << (width - 1)
     return step % (1 << width) != 0 and relation in (("ge", "gt") if rises else ("le", "lt"))
@@ -238,7 +238,7 @@ class _Loop:
 
     def counts(self, block: int) -> frozenset[Assumption] | None:
         """What is assumed if the branch of *block* compares a counter with a value that does not change in the part, and the counter
-        comes to a number with which a thread leaves there; None if that is not known."""
+        reaches a number with which a thread leaves there; None if that is not known."""
         guard = self.instructions[self.graph.blocks[block][-1]].guard
         tests = self.writers.get(guard, ()) if guard >= 0 else ()
         if len(tests) != 1 or not self._each_time(self.block_of[tests[0]], block):
@@ -259,7 +259,7 @@ class _Loop:
         number = None if limit is None else self.constant(limit, tests[0])
         signed = match.element[1] == "s"
         leaving = [relation if truth else _NEGATED.get(relation, "") for truth in self._leaving(block)]
-        if any(_comes_to(each, number, step, width, signed=signed) for each in leaving):
+        if any(_reaches(each, number, step, width, signed=signed) for each in leaving):
             return frozenset()
         towards = signed and number is None and any(_is_towards(each, step, width) for each in leaving)
         return frozenset((Assumption.NO_OVERFLOW,)) if towards else None
