@@ -244,8 +244,10 @@ class _Loop:
         if len(tests) != 1 or not self._each_time(self.block_of[tests[0]], block):
             return None
         match, test = self.instructions[tests[0]].match, self.instructions[tests[0]]
-        if match is None or match.form.compute != "setp" or test.guard >= 0 or len(test.operands) != 3:
+        if match is None or match.form.compute != "setp" or test.guard >= 0:
             return None
+        if (len(test.operands), len(test.writes)) != (3, 1):
+            return None  # it combines the relation with another predicate, or writes its negation as well
         sides = test.named("a"), test.named("b")
         changing = [side for side in sides if isinstance(side, int) and side in self.writers]
         if len(changing) != 1 or match.element[1] not in "usb":

@@ -177,6 +177,7 @@ def test_a_counter_ends_a_loop_that_a_flag_may_end_earlier(test: str) -> None:
         "add.s32 %r10, %r10, 4;\nsetp.ge.u32 %p5, %r10, 0xfffffffd;",
         "add.s32 %r10, %r10, 4;\nsetp.lt.s32 %p5, %r10, %r9;",
         "add.sat.s32 %r10, %r10, 1;\nsetp.eq.s32 %p5, %r10, %r9;",
+        "add.s32 %r10, %r10, 1;\nsetp.ge.u32 %p4|%p5, %r10, 0;",
     ],
 )
 def test_a_counter_that_never_lets_a_thread_leave_ends_no_loop(test: str) -> None:
