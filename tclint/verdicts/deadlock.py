@@ -66,8 +66,12 @@ class Waits:
             parties, of = self.uniform.parties, self.uniform
             for site, why in (*parties.crossed(of.needed, of.certificate), *parties.circular()):
                 self._open(span(self.function, site), why)
-        for loop in observing_loops(self.function, self.uniform.of.graph, self.uniform.of.ask.read_only):
+        graph, ask = self.uniform.of.graph, self.uniform.of.ask
+        for loop in observing_loops(self.function, graph, ask.read_only, ask.constant):
             why = "" if loop.by is None else self._observed(loop)
+            if not loop.assumed <= self.uniform.assume:
+                why = "the counter of this loop may wrap"
+            self.assumptions |= loop.assumed
             self._need(loop.site, "the loop ends whatever other threads do", why=why)
         assumed = frozenset(self.uniform.assumed)
         return Outcome(tuple(self.needed), tuple(self.reasons), self.assumptions | assumed)

@@ -599,6 +599,10 @@ class Walk:
         found, ask = set(self.phases.broken), self.ask.phases
         if not ask.own >= self.certificate.own:
             return self.certificate.own
+        for site in ask.events.keys() - self.meetings.passed:
+            # When threads pass this arrival is not known, nor thus which phase is that of another one.
+            on = ask.on(site, (), self.certificate.counters)
+            found |= self.certificate.own if on is None else {on}
         for bound, uses in ask.uses.items():
             here = self.meetings.epochs(bound)
             if any(not self.meetings.epochs(site).isdisjoint(here) for site in uses):

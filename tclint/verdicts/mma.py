@@ -24,6 +24,7 @@ from tclint.isa.effects import Barrier
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
+from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import CompletionTransfer, Graph, ProofObligation, Refused, writes_shared
 from tclint.verdicts.disjoint import AccessedBytes, column_ranges_disjoint
 from tclint.verdicts.matrices import Matrices
@@ -45,6 +46,7 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.rings import RingStates
+from tclint.verdicts.tracked import Tracked
 
 __all__ = ["Multiplications"]
 
@@ -337,8 +339,15 @@ class Multiplications:
         return OwnMbarriers(self.model.fact(Mbarriers))
 
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
-        """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase."""
-        return self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
+        """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
+        writes, as far as the sizes of tensor copies are known."""
+        found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
+        tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+        objects = self._mbarriers.mbarriers.objects.values()
+        inits = {(each.base, each.offset): each.inits[0] for each in objects if each.inits}
+        found = {at: on for at, on in found.items() if tracked.untouched(at, init=inits[at.base, at.offset])}
+        self.assumed |= tracked.assumed
+        return found
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""

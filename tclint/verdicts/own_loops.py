@@ -8,8 +8,10 @@ decide how often the thread passes the branch before it leaves.
 A part decides itself in one of two ways.
 
 - A *counter* ends it: a branch that leaves it compares a register with a value that does not change in the part, and one
-  addition of a constant is executed from each pass of the branch to the next. A thread that passes the branch again and again
-  leaves in the end. So the same is asked of the parts that are left without its block, inner loops for instance.
+  addition of a constant is executed from each pass of the branch to the next. So the register takes all numbers that are as far
+  apart as the lowest bit of the constant, and if one of them lets a thread leave, whatever the value is, a thread that passes the
+  branch again and again leaves in the end; or the comparison is signed and the counter is assumed not to wrap before it reaches the
+  value. So the same is asked of the parts that are left without its block, inner loops for instance.
 - Nothing observed decides *any* branch that leaves it. Then the same is asked of the parts that are left without the blocks by
   which threads enter it: these are inner loops, in which a thread may wait as well.
 
@@ -27,9 +29,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import LEAVING
 from tclint.ir.loops import strongly_connected
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Symbol
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Exchange
 from tclint.verdicts.checker import Graph
@@ -44,6 +47,11 @@ _LOCAL = -2
 """What stands for all of local memory among registers."""
 
 
+_RELATIONS = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+
+
 class ObservingLoop(NamedTuple):
     """A loop in which a thread observes what others do, or that has no exit."""
 
@@ -53,14 +61,20 @@ class ObservingLoop(NamedTuple):
     """The instruction that observes others and decides the branch; None if there is none: the loop decides itself.
 
     -1 if the loop has no exit."""
+    assumed: frozenset[Assumption] = frozenset()
+    """What is assumed if it decides itself."""
 
 
 def observing_loops(
-    function: Function, graph: Graph, unchanging: Callable[[int], bool] = lambda load: False
+    function: Function,
+    graph: Graph,
+    unchanging: Callable[[int], bool] = lambda load: False,
+    constant: Callable[[Operand, int], int | None] = lambda operand, site: None,
 ) -> Iterator[ObservingLoop]:
     """The loops of *function* that observe others or have no exit, each with whether it is shown to end whatever they do.
 
-    *unchanging* says whether a load is from memory that no thread writes while the kernel runs.
+    *unchanging* says whether a load is from memory that no thread writes while the kernel runs, *constant* which number an operand
+    is where an instruction reads it, if it is always the same.
     """
     reachable = graph.reached((0,) if graph.blocks else ())
     observing = {
@@ -72,21 +86,48 @@ def observing_loops(
     work = list(_components(graph, reachable))
     while work:
         part = work.pop()
-        loop = _Loop(function, graph, part, observing)
+        loop = _Loop(function, graph, part, observing, constant)
         exits = [b for b in sorted(part) if loop.leaves(b)]
         if not exits:
             yield ObservingLoop(graph.blocks[max(part)][-1], -1)
         elif any(i in observing for b in part for i in graph.blocks[b]):
             found = {b: loop.decided_by(b) for b in exits}
-            counted = [b for b, by in found.items() if by is None and loop.counts(b)]
-            if counted:
-                work += _components(graph, part - set(counted[:1]))
-            elif not any(by is not None for by in found.values()):
+            counts = {b: loop.counts(b) for b, by in found.items() if by is None}
+            counted = {b: assumed for b, assumed in counts.items() if assumed is not None}
+            first = min(counted, key=lambda b: len(counted[b]), default=None)
+            site, by = next(((b, by) for b, by in found.items() if by is not None), (exits[0], None))
+            if by is None and first is not None and counted[first]:
+                first = None  # it decides itself without the assumption
+            if first is not None:
+                work += _components(graph, part - {first})
+                site, by = exits[0], None
+            elif by is None:
                 work += _components(graph, part - loop.entered)
-            site, by = next(
-                ((b, by) for b, by in found.items() if by is not None and not counted), (exits[0], None)
-            )
-            yield ObservingLoop(graph.blocks[site][-1], by)
+            assumed = frozenset[Assumption]() if first is None else counted[first]
+            yield ObservingLoop(graph.blocks[site][-1], by, assumed)
+
+
+def _reaches(relation: str, limit: int | None, step: int, width: int, *, signed: bool) -> bool:
+    """Whether a counter of *width* bits that grows by *step* again and again, and wraps, reaches a number in this relation to
+    *limit*, wherever it starts and, if *limit* is None, whatever the limit is."""
+    numbers = 1 << width
+    if step % numbers == 0:
+        return False
+    gap = step & -step  # it takes all numbers that are so far apart
+    if relation in ("eq", "ne"):
+        return relation == "ne" or gap == 1
+    if limit is None:  # only the limit itself is sure to be in the relation
+        return relation in ("le", "ge") and gap == 1
+    below = (limit + (numbers >> 1 if signed else 0)) % numbers
+    related = {"lt": below, "le": below + 1, "gt": numbers - 1 - below, "ge": numbers - below}
+    return related.get(relation, 0) >= gap
+
+
+def _is_towards(relation: str, step: int, width: int) -> bool:
+    """Whether a signed counter that grows by *step* and does not wrap reaches a number in this relation to any limit that it can
+    pass."""
+    rises = 0 < step % (1 << width) < 1 << (width - 1)
+    return step % (1 << width) != 0 and relation in (("ge", "gt") if rises else ("le", "lt"))
 
 
 def _observes(function: Function, site: int, unchanging: Callable[[int], bool]) -> bool:
@@ -130,9 +171,14 @@ class _Loop:
     """A strongly connected *part* of a graph."""
 
     def __init__(
-        self, function: Function, graph: Graph, part: frozenset[int], observing: Collection[int]
+        self,
+        function: Function,
+        graph: Graph,
+        part: frozenset[int],
+        observing: Collection[int],
+        constant: Callable[[Operand, int], int | None],
     ) -> None:
-        self.instructions, self.graph = function.instructions, graph
+        self.instructions, self.graph, self.constant = function.instructions, graph, constant
         self.part, self.observing = part, observing
         self.inside = {
             b: tuple({e.target: None for e in graph.successors[b] if e.target in part}) for b in part
@@ -190,24 +236,46 @@ class _Loop:
         )
         return self.part.intersection((0, *outside))
 
-    def counts(self, block: int) -> bool:
-        """Whether the branch of *block* compares a counter with a value that does not change in the part.
-
-        A counter that is compared for equality takes all values, as its step is odd.
-        """
+    def counts(self, block: int) -> frozenset[Assumption] | None:
+        """What is assumed if the branch of *block* compares a counter with a value that does not change in the part, and the counter
+        reaches a number with which a thread leaves there; None if that is not known."""
         guard = self.instructions[self.graph.blocks[block][-1]].guard
         tests = self.writers.get(guard, ()) if guard >= 0 else ()
         if len(tests) != 1 or not self._each_time(self.block_of[tests[0]], block):
-            return False
+            return None
         match, test = self.instructions[tests[0]].match, self.instructions[tests[0]]
-        if match is None or match.form.compute != "setp" or test.guard >= 0 or len(test.operands) != 3:
-            return False
-        changing = {r for r in test.reads if r in self.writers}
-        step = self._step(changing.pop(), block) if len(changing) == 1 else 0
-        return bool(step) and (step & 1 == 1 or match.relation not in ("eq", "ne"))
+        if match is None or match.form.compute != "setp" or test.guard >= 0:
+            return None
+        if (len(test.operands), len(test.writes)) != (3, 1):
+            return None  # it combines the relation with another predicate, or writes its negation as well
+        sides = test.named("a"), test.named("b")
+        changing = [side for side in sides if isinstance(side, int) and side in self.writers]
+        if len(changing) != 1 or match.element[1] not in "usb":
+            return None
+        width = int(match.element[2:])
+        limit = sides[1] if changing[0] == sides[0] else sides[0]
+        relation = _RELATIONS.get(match.relation, match.relation)
+        if changing[0] != sides[0]:
+            relation = _MIRRORED.get(relation, relation)
+        step = self._step(changing[0], block, width)
+        number = None if limit is None else self.constant(limit, tests[0])
+        signed = match.element[1] == "s"
+        leaving = [relation if truth else _NEGATED.get(relation, "") for truth in self._leaving(block)]
+        if any(_reaches(each, number, step, width, signed=signed) for each in leaving):
+            return frozenset()
+        towards = signed and number is None and any(_is_towards(each, step, width) for each in leaving)
+        return frozenset((Assumption.NO_OVERFLOW,)) if towards else None
 
-    def _step(self, register: int, block: int) -> int:
-        """What is added to *register* from each pass of *block* to the next, a constant; 0 if that is not known."""
+    def _leaving(self, block: int) -> set[bool]:
+        """The truth values of the guard of the branch of *block* with which a thread leaves the part."""
+        last = self.instructions[self.graph.blocks[block][-1]]
+        edges = self.graph.successors[block]
+        found = {e.value for e in edges if e.target not in self.part and e.predicate == last.guard}
+        return found | {not last.negated} if last.flow in LEAVING else found
+
+    def _step(self, register: int, block: int, width: int) -> int:
+        """What is added to *register*, an integer of so many bits, from each pass of *block* to the next, a constant; 0 if that is
+        not known."""
         at, total = register, 0
         for _ in range(_MAX_COPIES):
             writers = self.writers.get(at, ())
@@ -217,7 +285,8 @@ class _Loop:
             match, a, b = instruction.match, instruction.named("a"), instruction.named("b")
             if match is None or instruction.guard >= 0 or not isinstance(a, int):
                 return 0
-            if match.form.compute in ("add", "sub") and isinstance(b, Immediate):
+            wraps = match.element in (f".s{width}", f".u{width}") and not match.modes.saturates
+            if match.form.compute in ("add", "sub") and isinstance(b, Immediate) and wraps:
                 total += int(b.value) if match.form.compute == "add" else -int(b.value)
             elif match.form.compute != "mov":
                 return 0

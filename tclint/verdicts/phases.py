@@ -87,7 +87,7 @@ class Event(NamedTuple):
     thread: int
     bytes: int = 0
     """The bytes that an arrival expects at least, or that a copy completes at most; 0 if those of a tensor map are taken to be
-    no more than its phase expects."""
+    no more than its phase expects, besides those of other copies."""
 
     @property
     def arrives(self) -> bool:
@@ -274,7 +274,8 @@ class Phases:
         if event.kind is not Kind.COPY:
             return all(events[each.site].kind is Kind.OPERATION for each in mine)
         copies = [each for each in mine if events[each.site].kind is Kind.COPY]
-        written = event.bytes + sum(events[each.site].bytes for each in copies)
+        # What a tensor map says is some bytes: more than a phase expects that expects none, or those of other copies alone.
+        written = sum(max(1, each.bytes) for each in (event, *(events[copy.site] for copy in copies)))
         expected = min((events[each.site].bytes for each in arrivals), default=-1)
         return site not in {each.site for each in copies} and written <= expected
 

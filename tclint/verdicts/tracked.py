@@ -144,20 +144,26 @@ class Tracked:
                 return event is not None and (event.kind is Kind.COPY or event.thread == thread)
 
             found |= self.mbarriers.found(admitted)
-        return {at: location for at, location in found.items() if self._untouched(at)}
+        return {at: location for at, location in found.items() if self.untouched(at)}
 
-    def _untouched(self, at: MbarrierLocation) -> bool:
-        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it."""
+    def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
+        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it.
+
+        With *init*, its initialisation, only what may follow that counts, and a tensor copy is compared at its start alone.
+        """
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
         naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
         return not any(
-            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address)
+            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address, init < 0)
             for site in self._writing
+            if init < 0 or self.model.reaches(init, site)
         )
 
-    def _misses(self, site: int, address: MemoryRange) -> bool:
+    def _misses(self, site: int, address: MemoryRange, maps: bool) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
         found = self.data(site)
+        if found is not None and not maps and self.model.instruction(site).role("tensormap") is not None:
+            found = [(start, 1) for start, _ in found]
         return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
 
     @cached_property

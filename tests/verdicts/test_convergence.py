@@ -70,6 +70,12 @@ PROVED = {
     + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
 }
 UNKNOWN = {
+    "a register that nothing writes": branch("setp.lt.s32 %p1, %r50, %r9;", BARRIER),
+    "a register that is written later": branch("setp.lt.s32 %p1, %r50, %r9;\nmov.b32 %r50, 0;", BARRIER),
+    "a register that one path writes": (
+        "setp.lt.s32 %p2, %r9, 3;\n@%p2 bra join;\nmov.b32 %r50, 0;\njoin:\n"
+        + branch("setp.lt.s32 %p1, %r50, %r9;", BARRIER)
+    ),
     "one lane": branch(LANE, MMA),
     "one warp, for the warpgroup": branch(WARP, FENCE),
     "one warp, for the CTA": branch(WARP, BARRIER),

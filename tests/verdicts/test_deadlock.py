@@ -165,6 +165,34 @@ def test_a_counter_ends_a_loop_that_a_flag_may_end_earlier(test: str) -> None:
     assert deadlock(left("", test)).status is Status.PROVED
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "add.s32 %r10, %r10, 1;\nsetp.lt.u32 %p5, %r10, 0;",
+        "add.s32 %r10, %r10, 1;\nmov.b32 %r4, 0;\nsetp.gt.u32 %p5, %r4, %r10;",
+        "add.s32 %r10, %r10, 1;\nsetp.gt.u32 %p5, %r10, 0xffffffff;",
+        "add.s32 %r10, %r10, 1;\nsetp.gt.u32 %p5, %r10, %r9;",
+        "add.s32 %r10, %r10, -1;\nsetp.gt.s32 %p5, %r10, 0x7fffffff;",
+        "add.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r10;",
+        "add.s32 %r10, %r10, 4;\nsetp.ge.u32 %p5, %r10, 0xfffffffd;",
+        "add.s32 %r10, %r10, 4;\nsetp.lt.s32 %p5, %r10, %r9;",
+        "add.sat.s32 %r10, %r10, 1;\nsetp.eq.s32 %p5, %r10, %r9;",
+        "add.s32 %r10, %r10, 1;\nsetp.ge.u32 %p4|%p5, %r10, 0;",
+    ],
+)
+def test_a_counter_that_never_lets_a_thread_leave_ends_no_loop(test: str) -> None:
+    """Whatever it is compared with: the bound may be one that no number is beyond, or that it skips."""
+    assert deadlock(left("", test)).status is Status.UNKNOWN
+
+
+def test_a_counter_may_skip_its_bound_only_where_it_wraps() -> None:
+    skips = left("", "add.s32 %r10, %r10, 4;\nsetp.gt.s32 %p5, %r10, %r9;")
+    each = left("", "add.s32 %r10, %r10, 1;\nsetp.ge.s32 %p5, %r10, %r9;")
+    assert Assumption.NO_OVERFLOW in deadlock(skips).assumptions
+    assert deadlock(skips, ALL - {Assumption.NO_OVERFLOW}).status is Status.UNKNOWN
+    assert deadlock(each, ALL - {Assumption.NO_OVERFLOW}).status is Status.PROVED
+
+
 @pytest.mark.parametrize("case", PROVED)
 def test_a_thread_waits_for_those_that_come(case: str) -> None:
     found = deadlock(PROVED[case])

@@ -134,6 +134,7 @@ PROVED = {
 UNKNOWN = {
     "no wait": f"{MMA}\n{COMMIT}",
     "no commit": f"{MMA}\n{wait()}\n{LD}",
+    "a store to the mbarrier": f"st.shared.b32 [%r8], %r0;\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
     "a commit before it": f"{COMMIT}\n{MMA}\n{wait()}\n{LD}",
     "read before the wait": f"{MMA}\n{COMMIT}\n{LD}\n{wait()}",
     "stored before the wait": f"{MMA}\n{COMMIT}\n{ST}\n{wait()}",

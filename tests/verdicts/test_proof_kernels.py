@@ -39,6 +39,7 @@ def test_no_flawed_kernel_is_proved(name: str) -> None:
 
 
 INIT = "	@%p1 bra 	$L__BB12_2;\n"
+ARRIVAL = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [_ZZ6loadedE8mbarrier], 0;\n"
 ALTERED = {
     "for some arguments": (INIT, "ld.param.u32 %r5, [loaded_param_0];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 bra $L__BB12_2;\n" + INIT),
     "by a guard": ("mbarrier.init", "ld.param.u32 %r5, [loaded_param_0];\nsetp.lt.s32 %p2, %r5, 3;\n@%p2 mbarrier.init"),
@@ -46,12 +47,15 @@ ALTERED = {
     "by a thread that there is not": ("	setp.ne.s32 	%p1, %r1, 0;\n" + INIT, "setp.ne.s32 %p1, %r1, 0;\nsetp.ne.s32 %p2, %r1, 200;\n@%p2 bra $L__BB12_2;\n"),
     "more bytes than are counted": ("_, [%r4], %r7", "_, [%r4], 1048576"),
     "fewer bytes than none": ("_, [%r4], %r7", "_, [%r4], 0xfffffe00"),
+    "an arrival in a loop of its thread": ("	@%p1 bra 	$L__BB12_4;\n", f"@%p1 bra past;\nmov.b32 %r5, 0;\nagain:\n{ARRIVAL}add.s32 %r5, %r5, 1;\nsetp.lt.s32 %p2, %r5, 1;\n@%p2 bra again;\npast:\n@%p1 bra $L__BB12_4;\n"),
+    "an arrival after a join in its thread": ("	@%p1 bra 	$L__BB12_4;\n", f"@%p1 bra past;\nld.global.b32 %r5, [%rd1];\nsetp.lt.s32 %p2, %r5, 1;\n@%p2 bra join;\nst.global.b32 [%rd1], %r1;\njoin:\n{ARRIVAL}past:\n@%p1 bra $L__BB12_4;\n"),
 }  # fmt: skip
-"""Changes of ``loaded``: the initialisation that some launches skip, and expectations beyond the range of a tx-count."""
+"""Changes of ``loaded``: the initialisation that some launches skip, expectations beyond the range of a tx-count, and a phase
+without a copy."""
 
 
 @pytest.mark.parametrize("case", ALTERED)
-def test_an_mbarrier_is_initialised_in_every_launch_and_expects_what_it_can_count(case: str) -> None:
+def test_an_mbarrier_is_initialised_in_every_launch_and_each_phase_is_that_of_its_copies(case: str) -> None:
     old, new = ALTERED[case]
     text = (FOLDER / "loaded.ptx").read_text()
     assert text.count(old) == 1
@@ -113,6 +117,24 @@ def test_one_thread_executes_instructions_in_the_order_of_its_branches(
     )
     (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
     assert found.status is expected
+
+
+@pytest.mark.parametrize(("expected", "status"), [(512, Status.PROVED), (0, Status.UNKNOWN)])
+def test_a_phase_that_expects_no_bytes_is_complete_before_a_tensor_copy(
+    expected: int, status: Status
+) -> None:
+    """Although another phase expects as many as the copy may write."""
+    variable, init = (
+        "	.shared .align 8 .u64 _ZZ6loadedE8mbarrier;\n",
+        "	mbarrier.init.shared::cta.b64 [%r2], %r3;\n",
+    )
+    tensor = "cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd1, {%r7}], [%r4];\n"
+    text = (FOLDER / "loaded.ptx").read_text().replace(EXPECT, EXPECT.replace("%r7", str(expected)))
+    text = text.replace(variable, f"{variable}.shared .align 8 .u64 other;\n")
+    text = text.replace(init, f"{init}mbarrier.init.shared::cta.b64 [other], 1;\n")
+    text = text.replace(COPY, f"{tensor}mbarrier.arrive.expect_tx.shared::cta.b64 _, [other], 512;\n")
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    assert found.status is status
 
 
 def test_what_a_copy_reads_in_shared_memory_is_not_followed() -> None:
