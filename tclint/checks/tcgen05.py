@@ -153,7 +153,7 @@ def _hits(model: KernelModel, found: Iterable[tuple[int, _Candidate]], pending: 
         )
         yield candidate.rule.hit(
             site=end,
-            message=candidate.message,
+            message=f"{model.name(end)} {candidate.message}",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(end, then, role=role),
@@ -588,7 +588,7 @@ def _committed_elsewhere(model: KernelModel, commit: int, sites: list[int]) -> H
     name = model.name(site)
     return TC008.hit(
         site=commit,
-        message=f"commits nothing: tcgen05.commit tracks only operations of its own thread, and is executed by {other}, "
+        message=f"{model.name(commit)} commits nothing: tcgen05.commit tracks only operations of its own thread, and is executed by {other}, "
         f"while {name} was issued by {issuer}",
         steps=(
             Mark(site, f"{name} starts", role=issuer),
@@ -629,7 +629,7 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     site, use = first
     yield TC007.hit(
         site=use,
-        message="uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
+        message=f"{model.name(use)} uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
         "but the load is not ordered before later writes to the same tensor memory, or before a signal to other threads",
         steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
         count=loads.bit_count(),

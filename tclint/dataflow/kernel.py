@@ -182,7 +182,7 @@ class Kernel:
         return self.function.instructions[site]
 
     def name(self, site: Site) -> str:
-        """The first two words of an opcode: ``tcgen05.mma``."""
+        """The words of an opcode that name the operation: ``tcgen05.mma``."""
         return self.instruction(site).name
 
     def present(self, site: Site) -> T.Threads:
