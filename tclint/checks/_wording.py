@@ -95,7 +95,7 @@ def called(model: Kernel, site: int) -> str:
     instruction = model.instruction(site)
     if instruction.match is not None and instruction.match.scope == "warp":
         return instruction.root
-    return instruction.name
+    return instruction.full_name
 
 
 def together(instruction: Instruction) -> str:

@@ -488,7 +488,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     for group in grouped(_uncommitted(model, operations, results, open_at_end)).values():
         site, path = group[-1]
         role = model.describe_threads(path.threads)
-        multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
+        multiplies = any(model.instruction(site).name == "tcgen05.mma" for site, _ in group)
         yield TC005.hit(
             site=site,
             message=f"{model.name(site)} is never committed: no tcgen05.commit of its thread follows, "
@@ -551,7 +551,7 @@ def _uncommitted(
 def _feeds_another_thread(model: KernelModel, site: int) -> bool:
     """Whether *site* is a copy or a shift whose result an MMA of another thread may use."""
     threads = model.views.context_of(site).threads
-    mmas = [i for i in model.begins(TCGEN05) if model.name(i) == "tcgen05.mma"]
+    mmas = [i for i in model.begins(TCGEN05) if model.instruction(i).name == "tcgen05.mma"]
     return site not in mmas and any(model.views.context_of(i).threads & ~threads for i in mmas)
 
 

@@ -120,7 +120,7 @@ class _Pairs:
 
     def __init__(self, model: KernelModel) -> None:
         self.tmem = tmem = model.fact(TensorMemory)
-        self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
+        self.kinds = {i: model.instruction(i).name.partition(".")[2] for i in tmem.operations}
         self.bindings = {i: _binding(model, i) for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: tmem.columns_read(i) for i in self.shapes}
