@@ -66,7 +66,6 @@ def _names(o: Observation, at: Instruction, other: Instruction) -> Iterator[str]
     kind = _kind(o, at, other)
     yield f"{kind} of {_engine(other)}"
     yield f"{kind} at {at.name}"
-    yield f"{kind} at {'.'.join(at.name.split('.')[:2])}"
     yield f"{kind} at {at.group}"
     yield kind
 
