@@ -29,9 +29,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     here = Path(__file__).resolve().parent
-    path = os.pathsep.join(
-        [str(here), str(here.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
+    path = os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])  # for ptx_fence
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=False)
     if done.returncode:

@@ -118,7 +118,9 @@ def _navigation(
     by_family: dict[str, list[Rule]] = {}
     for rule in all_rules().values():
         by_family.setdefault(rule.family, []).append(rule)
-    rules = [{name: [{r.id: f"rules/{r.id}.md"} for r in found]} for name, found in by_family.items()]
+    rules = [
+        {name: [{f"{r.id} {r.name}": f"rules/{r.id}.md"} for r in found]} for name, found in by_family.items()
+    ]
     return [
         {"tclint": "index.md"},
         {"Guide": docs((*_GUIDE, *sorted(others)))},

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from tclint.replay.launches import ReplayRun
     from tclint.replay.thread_groups import Stuck
 
-__all__ = ["MAX_PARTIES", "called", "incomplete", "parties", "threads_in_words"]
+__all__ = [
+    "MAX_PARTIES",
+    "called",
+    "completing",
+    "incomplete",
+    "parties",
+    "threads_in_words",
+]
 
 MAX_PARTIES = 5
 """Parties of a deadlock that are reported. In a deadlocked pipeline, each role is one."""
@@ -33,7 +40,7 @@ def parties(model: KernelModel, run: ReplayRun, first: Stuck) -> tuple[Blocked, 
         if len(found) == MAX_PARTIES:
             break
         arrivals = list[Mark]()
-        for site in _completing(model, party):
+        for site in completing(model, party):
             blocking = _blocking(model, stuck, party, site)
             if len(arrivals) < _MAX_ARRIVALS:
                 arrivals.append(_arrival(model, run, party, site, blocking))
@@ -76,7 +83,7 @@ def _wait(model: KernelModel, party: Stuck) -> Mark:
     return Mark(party.site, "waits for the other lanes of its mask", role=role)
 
 
-def _completing(model: KernelModel, party: Stuck) -> Iterator[int]:
+def completing(model: KernelModel, party: Stuck) -> Iterator[int]:
     """The instructions that would complete what *party* waits for, in program order."""
     what, mbarriers = party.what, model.fact(Mbarriers)
     if isinstance(what, ReplayMbarrier):

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, grouped
-from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
+from tclint.checks._deadlocks import (
+    MAX_PARTIES,
+    called,
+    completing,
+    incomplete,
+    parties,
+    threads_in_words,
+)
 from tclint.checks._race_rules import READERS_ARRIVE, race_rule
-from tclint.checks._wording import copy_name, times
+from tclint.checks._wording import decided, times
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS, Engine
+from tclint.isa.effects import BULK, TENSOR_MEMORY, Engine
 from tclint.replay.accesses import ReplayAccess
 from tclint.replay.interface import EmptyItem, EqualWords
 from tclint.replay.launches import ReplayRun
@@ -30,20 +38,20 @@ _NEVER_EMPTY = "the kernel does not test whether the two words are equal, so the
 """The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
-def conditional(hit: Hit, needs: EqualWords | EmptyItem) -> Hit:
+def conditional(model: KernelModel, hit: Hit, needs: EqualWords | EmptyItem) -> Hit:
     """The hit with the condition that two words of memory are equal, or that one is 0 for some items."""
     if isinstance(needs, EmptyItem):
-        return _if_empty(hit, needs)
+        return _if_empty(model, hit, needs)
     return _if_equal(hit, needs)
 
 
-def _if_empty(hit: Hit, item: EmptyItem) -> Hit:
+def _if_empty(model: KernelModel, hit: Hit, item: EmptyItem) -> Hit:
     """The hit as one about what threads do at an mbarrier only for an item of size 0, or only for any other."""
     unless = "" if item.if_zero else "not "
     return replace(
         hit,
         site=item.site,
-        message=f"is executed only if {item.name} is {unless}0, as of an {'' if item.if_zero else 'item that is not '}empty"
+        message=f"{model.name(item.site)} is executed only if {item.name} is {unless}0, as of an {'' if item.if_zero else 'item that is not '}empty"
         f"{' item' if item.if_zero else ''}, and other threads do not match that: where such items alternate with others, "
         f"{hit.message}",
         steps=(
@@ -60,10 +68,11 @@ def _if_equal(hit: Hit, equal: EqualWords) -> Hit:
     """The hit with the condition that two words of memory are equal."""
     a, b = equal.names
     load = Mark(max(equal.loads), f"loads {a} or {b}, which are equal in this launch")
+    branch = Mark(equal.branch, f"decides what is skipped when {a} == {b}", aside=True)
     conditional = replace(
         hit,
         message=f"{hit.message} (only if {a} == {b}, neighbouring words of memory, as of an empty item)",
-        steps=(*hit.steps[:-1], load, *hit.steps[-1:]),
+        steps=(*hit.steps[:-1], load, branch, *hit.steps[-1:]),
         severity=Severity.WARNING,
         condition=f"{a} == {b}",
     )
@@ -77,6 +86,8 @@ def seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
             hit = replace(
                 hit, message=f"{hit.message} (in the launch recorded in {model.recorded.path}: {run.launch})"
             )
+        elif hit.rule == MB016:
+            hit = replace(hit, message=f"{hit.message} (replayed: {run.launch})")
         yield hit
 
 
@@ -146,7 +157,7 @@ def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     last = [*copy.waited.values()][-1] if copy.waited else None
     return rule.hit(
         site=copy.site,
-        message=f"refills shared memory that {_name(model, read)} may still be reading: "
+        message=f"{model.name(copy.site)} refills shared memory that {_name(model, read)} may still be reading: "
         "no wait in this thread guarantees that the read has completed",
         steps=(
             _mark(
@@ -169,7 +180,7 @@ def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     last = read.waited.get(copy.mbarrier.address)
     return rule.hit(
         site=read.site,
-        message="reads shared memory that a bulk copy may still be writing: "
+        message=f"{model.name(read.site)} reads shared memory that a bulk copy may still be writing: "
         "no wait on this path is for the phase that the copy completes",
         steps=(
             _mark(model, copy, "starts to fill it"),
@@ -194,7 +205,7 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         done = "may still be writing" if first.writes else "may still be reading"
     return rule.hit(
         site=second.site,
-        message=f"{'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
+        message=f"{model.name(second.site)} {'overwrites' if race.early else 'reads'} {memory} that {what} {done}: "
         "no wait in this thread guarantees that it has completed",
         steps=(
             _mark(model, first, _begun(first)),
@@ -233,7 +244,7 @@ def _released_too_early(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         why = f"{words.wait} {left} leaves the newest {'group' if left == 1 else f'{left} groups'} in flight"
     return rule.hit(
         site=arrival.site,
-        message=f"arrives at an mbarrier although a {words.operation} of this thread may not have written yet what other "
+        message=f"{model.name(arrival.site)} arrives at an mbarrier although a {words.operation} of this thread may not have written yet what other "
         f"warps then {verb}: {why}",
         steps=(
             _mark(model, copy, "starts to write it"),
@@ -268,8 +279,7 @@ def _begun(access: ReplayAccess) -> str:
 
 def _name(model: KernelModel, access: ReplayAccess) -> str:
     """The name of the instruction that performs *access*."""
-    bulk = model.instruction(access.site).group in (BULK, TRANSACTIONS)
-    return copy_name(model, access.site) if bulk else model.name(access.site)
+    return model.name(access.site)
 
 
 def _released(model: KernelModel, access: ReplayAccess, wait: int | None) -> Iterator[Mark]:
@@ -321,7 +331,7 @@ def _overrun(model: KernelModel, at: Stuck) -> Hit:
     assert isinstance(mbarrier, ReplayMbarrier)
     return MB016.hit(
         site=at.site,
-        message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
+        message=f"{model.name(at.site)} arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
         steps=(
             *_initialised(mbarrier),
             Mark(
@@ -348,9 +358,12 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
     mbarrier = first.what
     assert isinstance(mbarrier, ReplayMbarrier)
     others = {s.site: s for s in waits if s.site != first.site}
+    skipped = _skipped_arrival(model, run, first)
+    blocked = *list(others.values())[: MAX_PARTIES - 1], first
     return MB016.hit(
-        site=first.site,
-        message=f"deadlock: phase {mbarrier.phase} of {called(model, mbarrier)} {incomplete(mbarrier)}, "
+        site=first.site if skipped is None else skipped.site,
+        message=("" if skipped is None else f"{model.name(skipped.site)} {skipped.why}: ")
+        + f"deadlock: phase {mbarrier.phase} of {called(model, mbarrier)} {incomplete(mbarrier)}, "
         + (
             f"and the wait would have returned at once only before phase {mbarrier.phase - 1} completed"
             if mbarrier.phase and mbarrier.untouched
@@ -359,7 +372,8 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
         steps=(
             *_initialised(mbarrier),
             *_without_arrival(model, run, (first, *others.values())),
-            *(_blocked(model, s) for s in [*list(others.values())[: MAX_PARTIES - 1], first]),
+            *(_blocked(model, s) for s in blocked),
+            *(() if skipped is None else skipped.marks),
         ),
         deadlock=parties(model, run, first),
         help=_parity_of_first_wait(model, mbarrier)
@@ -367,6 +381,49 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
         "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
         method=Method.REPLAY,
     )
+
+
+class _SkippedArrival(NamedTuple):
+    """An arrival that no thread executes, although a phase needs it."""
+
+    site: int
+    why: str
+    marks: tuple[Mark, ...]
+
+
+def _skipped_arrival(model: KernelModel, run: ReplayRun, stuck: Stuck) -> _SkippedArrival | None:
+    """The arrival that would complete what *stuck* waits for, if a branch or a guard skips all such arrivals; or None.
+
+    What follows a wait that is stuck is not skipped, but blocked.
+    """
+    found = [
+        _skipped(model, run, site) if site not in run.executed else None for site in completing(model, stuck)
+    ]
+    return found[0] if found and None not in found else None
+
+
+def _skipped(model: KernelModel, run: ReplayRun, site: int) -> _SkippedArrival | None:
+    """How each execution of a branch, or of *site* with its guard, skips the arrival at *site*; None if none does."""
+    cfg, values = model.cfg, model.values
+    instruction, block = model.instruction(site), cfg.block_of[site]
+    if block in run.entered:
+        before = range(cfg.blocks[block].start, site)
+        if instruction.guard < 0 or any(s.site in before for s in run.deadlocks):
+            return None
+        guard = values.before(instruction.guard, site)
+        why = f"is not executed{decided(model, guard, instruction.negated)}"
+        return _SkippedArrival(site, why, (Mark(site, why),))
+    for edge in cfg.control_dependences(block):
+        predicate = model.reachability.edge_predicate(edge)
+        if edge.source not in run.entered or edge.target in run.entered or predicate is None:
+            continue
+        changes = (at for kind, at in values.varying_at(predicate) if kind == "site")
+        if any(model.instruction(at).effects.awaits is not None for at in changes):
+            continue
+        when = decided(model, predicate, not edge.value)
+        branch = Mark(cfg.blocks[edge.source].end - 1, f"skips the arrival{when}", aside=True)
+        return _SkippedArrival(site, f"is skipped{when}", (branch, Mark(site, "the arrival that is skipped")))
+    return None
 
 
 def _without_arrival(model: KernelModel, run: ReplayRun, waits: Iterable[Stuck]) -> Iterator[Mark]:
@@ -414,7 +471,7 @@ def _late(model: KernelModel, mbarrier: ReplayMbarrier, wait: ReleasedWaiter) ->
     who = threads_in_words(model, wait.threads)
     return MB016.hit(
         site=wait.site,
-        message=f"may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
+        message=f"{model.name(wait.site)} may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
         "tests it, "
         "and the same parity then denotes the following phase",
         steps=(

@@ -107,7 +107,7 @@ class _Search:
         read = (Mark(first, f"{name} is read here"),) if first != site else ()
         return self.rule.hit(
             site=site,
-            message=f"{decides.what} depends on {name}, {why}",
+            message=f"{model.name(site)}: {decides.what} depends on {name}, {why}",
             count=len(origins),
             steps=(
                 *(self._skipped(path, origin) if path else ()),

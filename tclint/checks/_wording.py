@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterable
 
 from tclint.analyses.execution import Condition
 from tclint.analyses.plausibility import skipped
+from tclint.analyses.pretty import ValuePrinter
 from tclint.checks import Mark
 from tclint.dataflow import Path
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, TRANSACTIONS
 from tclint.isa.special_registers import WARP
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "avoided",
     "called",
     "copied_from",
-    "copy_name",
+    "decided",
     "if_repeated",
     "in_words",
     "only_if",
@@ -65,6 +65,15 @@ def avoided(model: Kernel, path: Path, waits: Iterable[int], role: str | None = 
     )
 
 
+def decided(model: Kernel, predicate: int | None, truth: bool) -> str:
+    """The condition that a *predicate* has the value *truth*, as the end of a clause; empty if it cannot be written."""
+    if predicate is None or predicate < 0:
+        return ""
+    values = model.values
+    condition = ValuePrinter(values).text(predicate if truth else values.negate(predicate))
+    return f" when {condition}" if condition else ""
+
+
 def several_warps(model: Kernel) -> str:
     """The condition that the CTA has several warps; empty if the kernel states so many threads."""
     return "" if (model.function.threads or 0) > WARP else f"the CTA has more than {WARP} threads"
@@ -81,22 +90,12 @@ def copied_from(model: Kernel, site: int) -> tuple[int, int] | None:
     return None if location is None else (location.file, location.line)
 
 
-def copy_name(model: Kernel, site: int) -> str:
-    """The opcode of the bulk copy at *site* without its qualifiers: ``cp.reduce.async.bulk.tensor``."""
-    words = model.instruction(site).opcode.split(".")
-    end = words.index("bulk") + 1 if "bulk" in words else 2
-    return ".".join(words[: end + (words[end : end + 1] == ["tensor"])])
-
-
 def called(model: Kernel, site: int) -> str:
     """A short name for the instruction at *site*: its opcode without the modifiers that do not change what it does."""
     instruction = model.instruction(site)
-    words = instruction.opcode.split(".")
-    if instruction.group in (BULK, TRANSACTIONS):
-        return ".".join(words[: 4 if "tensor" in words else 3 + (words[1] == "reduce")])
     if instruction.match is not None and instruction.match.scope == "warp":
-        return words[0]
-    return ".".join(words[:2])
+        return instruction.root
+    return instruction.full_name
 
 
 def together(instruction: Instruction) -> str:

@@ -90,7 +90,7 @@ def _deadlock(model: KernelModel, run: ReplayRun) -> Hit | None:
             for s in [*others[: MAX_PARTIES - 1], at]
         ),
         deadlock=parties(model, run, at),
-        help="let as many threads reach the barrier as it counts, each of them equally often",
+        help=f"all {at.what.expected} threads must reach it the same number of times",
         confidence=_confidence(model),
         method=Method.REPLAY,
     )
@@ -208,10 +208,10 @@ def _again(model: KernelModel, first: _Use, second: _Use) -> Hit:
     mixed = first.expected != second.expected
     return CV015.hit(
         site=first.site,
-        message=f"arrives at {name} with a count of {first.expected}, and a thread may arrive there with a count of "
+        message=f"{model.name(first.site)} arrives at {name} with a count of {first.expected}, and a thread may arrive there with a count of "
         f"{second.expected} before that phase completes: no wait lies between the two"
         if mixed
-        else f"arrives at {name}, and a thread may arrive there again before that phase completes: "
+        else f"{model.name(first.site)} arrives at {name}, and a thread may arrive there again before that phase completes: "
         "no wait lies between the two",
         steps=(
             Mark(first.site, f"arrives{_of(first)} and does not wait"),
@@ -238,10 +238,10 @@ def _overlapping(model: KernelModel, overlap: PhaseOverlap) -> Hit:
     together, mixed = first is second, overlap.counts_differ
     return CV015.hit(
         site=second.site,
-        message=f"{len(second.threads)} threads arrive together at barrier {number}, "
+        message=f"{model.name(second.site)} is executed by {len(second.threads)} threads together at barrier {number}, "
         f"of which each phase counts only {second.expected}"
         if together
-        else f"may arrive in the wrong phase of barrier {number}: this is not ordered after the completion of the phase "
+        else f"{model.name(second.site)} may arrive in the wrong phase of barrier {number}: this is not ordered after the completion of the phase "
         f"that {threads_in_words(model, first.threads)} arrived for"
         + f", which counts {first.expected} threads and not {second.expected}"
         * mixed,

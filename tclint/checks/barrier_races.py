@@ -30,4 +30,4 @@ def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
         for hit in seen(model, verdict.run):
             # As severe as what static analysis reports of such kernels.
             shown = replace(hit, severity=None, help=_ADD_BARRIER)
-            yield shown if verdict.needs is None else conditional(shown, verdict.needs)
+            yield shown if verdict.needs is None else conditional(model, shown, verdict.needs)

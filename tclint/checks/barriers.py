@@ -46,7 +46,10 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
             return (
                 None
                 if isinstance(model.instruction(site).role(role), Immediate)
-                else (f"its {name} is {known}, but must be {in_words(allowed)}", f"use another {name}")
+                else (
+                    f"the {name} of {model.name(site)} is {known}, but must be {in_words(allowed)}",
+                    f"use another {name}",
+                )
             )
         limit = model.function.most_threads
         if (
@@ -57,7 +60,7 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
         ):
             bound = "only" if model.function.threads else "at most"
             return (
-                f"expects {known} threads, but the CTA has {bound} {limit}: the barrier never completes",
+                f"{model.name(site)} expects {known} threads, but the CTA has {bound} {limit}: the barrier never completes",
                 f"use a thread count of at most {limit}, or raise the thread bound of the kernel",
             )
     return None
@@ -105,7 +108,7 @@ def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
             continue
         others = [i for c in counts[id] if c != count for i in sites[id, c]]
         if id not in waited:
-            yield _no_wait(id, found)
+            yield _no_wait(model, id, found)
         elif (None, None) not in sites and (id, None) not in sites and (None, count) not in sites:
             hit = _never_complete(model, id, count, found, others)
             if hit is not None:
@@ -128,10 +131,10 @@ def _waits(model: KernelModel, site: int) -> bool:
     return model.instruction(site).effects.synchronises is not None
 
 
-def _no_wait(id: int, arrivals: list[int]) -> Hit:
+def _no_wait(model: KernelModel, id: int, arrivals: list[int]) -> Hit:
     return CV011.hit(
         site=min(arrivals),
-        message=f"arrives at barrier {id}, at which no thread of the kernel waits",
+        message=f"{model.name(min(arrivals))} arrives at barrier {id}, at which no thread of the kernel waits",
         count=len(arrivals),
         help="execute bar.sync with the same barrier and thread count in the threads that depend on the arrival",
         about=frozenset(arrivals),
@@ -156,7 +159,7 @@ def _never_complete(
         return None
     return CV011.hit(
         site=min(waits),
-        message=f"waits for {count} threads at barrier {id}, but at most {reaching} can reach it with that count"
+        message=f"{model.name(min(waits))} waits for {count} threads at barrier {id}, but at most {reaching} can reach it with that count"
         + (f"; others use a count of {model.constant_of(conflicting[0], 'count')}" if conflicting else ""),
         steps=tuple(
             Mark(

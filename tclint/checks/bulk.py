@@ -25,7 +25,6 @@ from tclint.checks._repairs import (
     waits_for_all_groups,
     with_opcode,
 )
-from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Confidence, Severity
@@ -87,11 +86,11 @@ def _unread_at_the_end(model: KernelModel, groups: BulkReads, operations: list[i
     yield (
         BK002.hit(
             site=site,
-            message=f"the CTA may end while {copy_name(model, site)} is still reading its shared memory: "
+            message=f"the CTA may end while {model.name(site)} is still reading its shared memory: "
             + ("no later wait covers it" if waits else f"no {BULK.words.wait} follows")
             + "; no launch was seen to go wrong",
             steps=(
-                Mark(site, f"{copy_name(model, site)} starts to read it"),
+                Mark(site, f"{model.name(site)} starts to read it"),
                 *(Mark(i, "does not wait for it") for i in waits[-1:]),
                 Mark(end, "the thread ends here"),
             ),
@@ -197,10 +196,10 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, equival
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
     reason = PendingReason.of(groups, meeting.path, copy, meeting.path.state, equivalent)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
-    name = copy_name(model, copy)
+    name = model.name(copy)
     return BK002.hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still be reading: {reason.why}",
+        message=f"{model.name(use)} {verb} shared memory that {name} may still be reading: {reason.why}",
         steps=(
             Mark(copy, f"{name} starts to read it", role=model.describe_threads(threads)),
             *reason.steps,
@@ -243,10 +242,10 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, equival
         confidence = Confidence.MEDIUM
     return BK003.hit(
         site=use,
-        message=f"{model.describe_threads(others)} may overwrite shared memory that {copy_name(model, copy)} is still reading: "
+        message=f"{model.name(use)} of {model.describe_threads(others)} may overwrite shared memory that {model.name(copy)} is still reading: "
         "only the issuing thread can wait for the copy, and no barrier follows its wait",
         steps=(
-            Mark(copy, f"{copy_name(model, copy)} starts to read it", role=model.describe_threads(issuers)),
+            Mark(copy, f"{model.name(copy)} starts to read it", role=model.describe_threads(issuers)),
             Mark(
                 wait,
                 "waits for the groups of the executing thread only",
@@ -292,12 +291,12 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         why = "no intervening cp.async.bulk.wait_group"
         if half:
             why = "cp.async.bulk.wait_group.read waits until its source has been read, not until its result is written"
-        steps = [Mark(copy, f"{copy_name(model, copy)} starts to write it")]
+        steps = [Mark(copy, f"{model.name(copy)} starts to write it")]
         if half:
             steps.append(Mark(waits[-1], "waits only until the sources have been read"))
         yield BK004.hit(
             site=use,
-            message=f"reads global memory that {copy_name(model, copy)} may still be writing: {why}",
+            message=f"{model.name(use)} reads global memory that {model.name(copy)} may still be writing: {why}",
             steps=(*steps, Mark(use, "reads the same bytes")),
             count=len({each.use.site for each in equivalent}),
             help="execute cp.async.bulk.wait_group (without .read) before this instruction",
@@ -363,7 +362,7 @@ def not_committed(model: KernelModel) -> Iterator[Hit]:
         waiting = [w for _, found in lost for w in found]
         yield BK005.hit(
             site=site,
-            message=f"{copy_name(model, site)} is never committed to a group, as no cp.async.bulk.commit_group "
+            message=f"{model.name(site)} is never committed to a group, as no cp.async.bulk.commit_group "
             "follows: " + ("wait_group does not wait for it" if waiting else "no wait can cover it"),
             steps=(
                 Mark(site, "issued, not yet in a group"),

@@ -134,7 +134,7 @@ def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | Non
         remedy = "wait for parity 0 first, and flip the parity each time the stage is reused"
     return BK001.hit(
         site=read.site,
-        message=f"reads shared memory that a bulk copy may still be writing: {why}",
+        message=f"{model.name(read.site)} reads shared memory that a bulk copy may still be writing: {why}",
         steps=(
             Mark(
                 copy, "starts to fill it", role=model.describe_threads(model.views.context_of(copy).threads)

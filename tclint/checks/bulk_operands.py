@@ -15,7 +15,6 @@ from tclint.analyses.issuers import (
 )
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._wording import copy_name
 from tclint.findings.edits import Repair, opcode, retarget
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction
@@ -46,7 +45,7 @@ def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
             site, who = sites[0], model.describe_threads(threads)
             yield BK006.hit(
                 site=site,
-                message=f"{copy_name(model, site)} is executed by {who} with the same addresses: {effect.why}",
+                message=f"{model.name(site)} is executed by {who} with the same addresses: {effect.why}",
                 steps=(Mark(site, "executed once by each thread", role=who),),
                 count=len(sites),
                 help="issue it from one thread, under the predicate of elect.sync in one warp",
@@ -100,7 +99,7 @@ def multicast_mask(model: KernelModel) -> Iterator[Hit]:
         site = sites[0]
         yield BK007.hit(
             site=site,
-            message=f"the mask of {copy_name(model, site)} {what}",
+            message=f"the mask of {model.name(site)} {what}",
             count=len(sites),
             help="set one bit for each CTA of the cluster that is to receive the data and the signal",
         )
@@ -127,7 +126,7 @@ def _wrong_masks(model: KernelModel) -> Iterator[tuple[str, int]]:
 def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
     """Report destinations and mbarriers in the executing CTA of instructions that must write to another CTA."""
     for site in model.matching(lambda match: "remote" in match.form.roles):
-        name = copy_name(model, site)
+        name = model.name(site)
         named = {"a destination": model.value(site, "remote")}
         match = model.instruction(site).match
         if match is not None and not copies_in_bulk(match.form):
@@ -187,7 +186,7 @@ def slow_multicast(model: KernelModel) -> Iterator[Hit]:
         why = ", where it calls a routine of the driver," if becomes == "call" else ""
         yield BK009.hit(
             site=sites[0],
-            message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target}{why} than on {fast}",
+            message=f"{what} of {model.name(sites[0])} may be much slower on {target}{why} than on {fast}",
             count=len(sites),
             help="" if match.slower(own) else f"use .target {own}",
             fixes=() if match.slower(own) else retarget(model.module, own),
@@ -212,7 +211,7 @@ def calls_the_driver(model: KernelModel) -> Iterator[Hit]:
         changes = tuple(opcode(i, new) for i, new in respelled if new)
         yield BK012.hit(
             site=some[0],
-            message=f"on {target}, {copy_name(model, some[0])} into .shared::cluster calls a routine of the driver if the "
+            message=f"on {target}, {model.name(some[0])} into .shared::cluster calls a routine of the driver if the "
             "destination is in another CTA: this costs registers and stack memory even if it is never executed",
             count=len(some),
             help=f"copy {into}: the destination and the mbarrier are in the executing CTA"

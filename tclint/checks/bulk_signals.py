@@ -20,7 +20,6 @@ from tclint.analyses.plausibility import (
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import with_opcode
-from tclint.checks._wording import copy_name
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
@@ -143,10 +142,10 @@ def _signalled(
 
 def _hit(model: KernelModel, found: _Signalled, count: int) -> Hit:
     """The finding about the flag of *found*; *count* is the number of copies before it."""
-    copy = copy_name(model, found.copy)
+    copy = model.name(found.copy)
     return BK004.hit(
         site=found.flag,
-        message=f"sets a flag in global memory when {copy} may still be writing: cp.async.bulk.wait_group.read waits "
+        message=f"{model.name(found.flag)} sets a flag in global memory when {copy} may still be writing: cp.async.bulk.wait_group.read waits "
         "until its source has been read, not until its result is written",
         steps=(
             Mark(found.copy, f"{copy} starts to write global memory"),

@@ -60,7 +60,7 @@ def _decoded_unchecked(model: KernelModel, asks: list[int], decodes: list[int]) 
             continue
         return CL004.hit(
             site=site,
-            message="decodes the CTA id from a response without checking that the request succeeded: "
+            message=f"{model.name(site)} decodes the CTA id from a response without checking that the request succeeded: "
             "the result is undefined if it failed",
             count=len(decodes),
             help="execute clusterlaunchcontrol.query_cancel.is_canceled first, and this only if it returns true",
@@ -83,7 +83,7 @@ def _read_unwaited(model: KernelModel, requests: list[int], loads: dict[int, int
             role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
-                message="reads the response of clusterlaunchcontrol.try_cancel before it has arrived: "
+                message=f"{model.name(path.end)} reads the response of clusterlaunchcontrol.try_cancel before it has arrived: "
                 "no intervening wait for the mbarrier of the request",
                 steps=(
                     Mark(site, "issues the request, which completes asynchronously", role=role),
@@ -118,7 +118,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
             role = model.describe_threads(path.threads)
             return CL004.hit(
                 site=path.end,
-                message="requests another cluster although an earlier request has failed, which is undefined "
+                message=f"{model.name(path.end)} requests another cluster although an earlier request has failed, which is undefined "
                 "behaviour: "
                 "no cluster is left to cancel",
                 steps=(

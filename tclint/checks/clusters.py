@@ -48,7 +48,7 @@ def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
     waits = model.awaits(Barrier.CLUSTER)
     unawaited = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
     if unawaited and whole_program(model):
-        yield _never_awaited(unawaited)
+        yield _never_awaited(model, unawaited)
     early = {site: _earlier(model, site) for site in waits}
     compensated = {a for own, others in early.values() if others and len(own) == others + 1 for a in own}
     for sites, wrong in ((arrivals, frozenset(arrivals)), (waits, frozenset((START, *waits)))):
@@ -85,10 +85,10 @@ def _before(model: KernelModel, first: int, second: int) -> bool:
     return dominated_by(model, first, second) and not model.reaches(second, first)
 
 
-def _never_awaited(arrivals: list[int]) -> Hit:
+def _never_awaited(model: KernelModel, arrivals: list[int]) -> Hit:
     return CL001.hit(
         site=arrivals[0],
-        message="arrives at the cluster barrier, but no later wait in the kernel matches this arrival: "
+        message=f"{model.name(arrivals[0])} arrives at the cluster barrier, but no later wait in the kernel matches this arrival: "
         "nothing is synchronised",
         count=len(arrivals),
         help="add barrier.cluster.wait where the other CTAs must have arrived",
@@ -124,7 +124,7 @@ def _hit(model: KernelModel, site: int, origin: int, role: str, waits: tuple[Mar
         again = site == origin
         return CL001.hit(
             site=site,
-            message="arrives at the cluster barrier again "
+            message=f"{model.name(site)} arrives at the cluster barrier again "
             + ("in the next iteration " if again else "")
             + "before the phase of its first arrival is complete",
             steps=(
@@ -138,7 +138,7 @@ def _hit(model: KernelModel, site: int, origin: int, role: str, waits: tuple[Mar
     before = () if origin == START else (Mark(origin, "waits for the previous phase", role=role),)
     return CL001.hit(
         site=site,
-        message="waits at the cluster barrier without having arrived there"
+        message=f"{model.name(site)} waits at the cluster barrier without having arrived there"
         + ("" if origin == START else " since the last wait")
         + ": the barrier never completes",
         steps=(*before, Mark(site, "waits for all threads of the cluster, including this one", role=role)),
@@ -174,7 +174,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     site = path.end
     return CL002.hit(
         site=site,
-        message=f"{_operation(model, site)} another CTA of the cluster, which may not have started: "
+        message=f"{model.name(site)} {_operation(model, site)} another CTA of the cluster, which may not have started: "
         "no cluster barrier precedes it",
         steps=(Mark(site, "no wait for the other CTAs before this", role=_role(model, site)),),
         help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to "
@@ -204,7 +204,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
             role = _role(model, site)
             return CL002.hit(
                 site=site,
-                message=f"{_operation(model, site)} another CTA of the cluster, which may have exited: "
+                message=f"{model.name(site)} {_operation(model, site)} another CTA of the cluster, which may have exited: "
                 "no cluster barrier follows it",
                 steps=(
                     Mark(site, "the other CTA may have exited", role=role),
@@ -360,7 +360,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         role = model.describe_threads(path.threads)
         yield BK010.hit(
             site=site,
-            message="overwrites shared memory of several CTAs in the next iteration: nothing guarantees that the "
+            message=f"{model.name(site)} overwrites shared memory of several CTAs in the next iteration: nothing guarantees that the "
             "peer CTAs have read the previous iteration's data",
             steps=(
                 Mark(site, "copies to all CTAs of the mask", role=role),
@@ -421,7 +421,7 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
             ):
                 return CL003.hit(
                     site=arrive,
-                    message="arrives at the cluster barrier with .relaxed, which orders no memory, but another CTA "
+                    message=f"{model.name(arrive)} arrives at the cluster barrier with .relaxed, which orders no memory, but another CTA "
                     "reads what was written before",
                     steps=(
                         Mark(write, "writes shared memory"),

@@ -137,7 +137,7 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
         if writers and writers <= idle and writers.isdisjoint(reported):
             yield CA001.hit(
                 site=read.site,
-                message="reads shared memory that only a cp.async writes, and no thread waits for that copy",
+                message=f"{model.name(read.site)} reads shared memory that only a cp.async writes, and no thread waits for that copy",
                 steps=(
                     Mark(min(writers), "starts to write these bytes"),
                     Mark(read.site, "reads them; nothing in the kernel waits for the copy"),
@@ -223,7 +223,7 @@ def _hit(
     threads = (shaped.views.context_of(i).threads for i in (copy, use))
     return rule.hit(
         site=use,
-        message=f"{what}: {reason.why}",
+        message=f"{model.name(use)} {what}: {reason.why}",
         steps=(
             Mark(copy, "starts to write these bytes"),
             *reason.steps,
@@ -297,7 +297,7 @@ def _without_barrier(model: KernelModel, wait: int, equivalent: Collection[Shape
     verb = "overwrites" if conflict.use.writes else "reads"
     return CA005.hit(
         site=use,
-        message=f"{verb} shared memory that threads of other warps copy with cp.async{only_if(condition)}: "
+        message=f"{model.name(use)} {verb} shared memory that threads of other warps copy with cp.async{only_if(condition)}: "
         "each waits for its own copies only, and no barrier follows",
         steps=(
             Mark(
@@ -357,10 +357,10 @@ def _misaligned(model: KernelModel, site: int, required: Mapping[str, int | str]
         if not high:
             continue
         address = isinstance(operand, Memory)
-        what = f"{name} must be {'aligned to' if address else 'a multiple of'} {multiple}{' bytes' if address else ''}"
         yield CA004.hit(
             site=site,
-            message=f"{what}, but it is {high} modulo {modulus}{'' if low else ' in some threads'}",
+            message=f"{model.name(site)}: {name} is {high}{' bytes' * address} past a multiple of {modulus}{'' if low else ' in some threads'}, "
+            f"but must be {'aligned to' if address else 'a multiple of'} {multiple}{' bytes' * address}",
             help=f"align the address to {multiple} bytes" if address else f"make it a multiple of {multiple}",
             confidence=None if low else Confidence.MEDIUM,
         )

@@ -36,7 +36,7 @@ def waits_before_the_set_up(model: KernelModel) -> Iterator[Hit]:
     if found:
         yield CO006.hit(
             site=wait,
-            message="waits for the earlier grids before a set-up that does not depend on them",
+            message=f"{model.name(wait)} waits for the earlier grids before a set-up that does not depend on them",
             steps=(
                 Mark(wait, "waits until the earlier grids have completed"),
                 Mark(found[-1], "does not depend on them"),
@@ -108,7 +108,7 @@ def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
         if first - wait > LONG:
             yield CO009.hit(
                 site=wait,
-                message=f"waits {first - wait - 1} instructions before the first one that depends on it",
+                message=f"{model.name(wait)} waits {first - wait - 1} instructions before the first one that depends on it",
                 steps=(
                     Mark(wait, "waits for the operations on tensor memory"),
                     Mark(first, "is the first instruction that depends on them"),

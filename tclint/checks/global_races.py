@@ -51,7 +51,7 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
     lacking = "no barrier" if in_cta else "no barrier of the grid"
     return MO008.hit(
         site=clear,
-        message=f"clears a counter to which {who} may have added already{only_if(condition)}: {lacking} "
+        message=f"{model.name(clear)} clears a counter to which {who} may have added already{only_if(condition)}: {lacking} "
         "orders the two",
         steps=(
             Mark(clear, "clears it, at any time for the others"),
@@ -96,7 +96,7 @@ def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     )
     return MO009.hit(
         site=second.site,
-        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{only_if(condition)}: "
+        message=f"{model.name(second.site)} {verbs[0]} global memory that another warp of the CTA {verbs[1]}{only_if(condition)}: "
         "no barrier orders the two",
         steps=tuple(steps),
         count=count,

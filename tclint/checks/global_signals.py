@@ -104,7 +104,7 @@ def _unacquired(
         lacking = "with a read of scope .cta, and then reads data that another CTA may have written"
     hit = MO003.hit(
         site=site,
-        message=f"{what} {lacking}",
+        message=f"{model.name(site)} {what} {lacking}",
         steps=(
             Mark(site, _OWN_CTA if narrow else f"orders no other access after the {word.value}"),
             *(Mark(i, _OWN_CTA) for i in barriers),
@@ -161,7 +161,7 @@ def _unreleased(
     narrow, word = signals.narrow(signal), signals.word(seen, signal)
     hit = MO005.hit(
         site=signal,
-        message=_set_without_release(model, signal, word, narrow),
+        message=f"{model.name(signal)} " + _set_without_release(model, signal, word, narrow),
         steps=(
             Mark(write, "writes the data"),
             *(Mark(i, _OWN_CTA) for i in barriers),
@@ -210,7 +210,7 @@ def _before_others(
     return (
         MO007.hit(
             site=signal,
-            message=f"signals for the {group[0]} while other {group[1]} may still write the data"
+            message=f"{model.name(signal)} signals for the {group[0]} while other {group[1]} may still write the data"
             f"{only_if(condition)}: no {barrier[0]} precedes it",
             steps=(
                 Mark(found.access, "these write the data, too", role=model.describe_threads(found.others)),
@@ -242,7 +242,7 @@ def _without_others(
     return (
         MO007.hit(
             site=seen.site,
-            message=f"waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
+            message=f"{model.name(seen.site)} waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
             f"{only_if(condition)}: no {barrier[0]} follows",
             steps=(
                 Mark(write, "writes the data in another CTA"),
@@ -287,7 +287,7 @@ def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
         message = f"waits with a load of scope .cta for a word that other CTAs write, if {condition}"
     hit = MO010.hit(
         site=found.site,
-        message=message,
+        message=f"{model.name(found.site)} {message}",
         steps=(
             Mark(found.site, "includes the threads of its own CTA only"),
             *((Mark(found.other, "accesses the word in another CTA"),) if found.other != found.site else ()),

@@ -87,7 +87,7 @@ def _role_without_wait(model: KernelModel, waits: list[int], observers: frozense
         severity = Severity.WARNING
     return GD001.hit(
         site=site,
-        message="reads global memory that an earlier grid may still be writing: this role never executes "
+        message=f"{model.name(site)} reads global memory that an earlier grid may still be writing: this role never executes "
         "griddepcontrol.wait, "
         + ("and another role that does uses the same buffer" if sure else "as other roles of the kernel do"),
         steps=(
@@ -118,7 +118,7 @@ def _read_before(model: KernelModel, waits: list[int], observers: frozenset[int]
         wait = next(w for w in waits if model.may_follow(path.end, w))
         return GD001.hit(
             site=path.end,
-            message=f"reads global memory before griddepcontrol.wait, {kind.value}: "
+            message=f"{model.name(path.end)} reads global memory before griddepcontrol.wait, {kind.value}: "
             + (
                 f"an earlier grid may still be writing it{_ASSUMED}"
                 if model.dependent
@@ -150,7 +150,7 @@ def _write_before(model: KernelModel, waits: list[int], observers: frozenset[int
     before_it = model.may_follow(path.end, wait)
     return GD003.hit(
         site=path.end,
-        message=f"writes global memory {'before' if before_it else 'on a path without'} griddepcontrol.wait: "
+        message=f"{model.name(path.end)} writes global memory {'before' if before_it else 'on a path without'} griddepcontrol.wait: "
         + (
             f"an earlier grid may still read or write it{_ASSUMED}"
             if model.dependent

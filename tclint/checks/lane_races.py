@@ -72,7 +72,7 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
             yield _converged_hit(memory, name, together)
     for copied in grouped((place(each.use.site), each) for each in _copied(model)).values():
         exchange = next((each for each in copied if not each.doubt), copied[0])
-        hit = _copy_hit(exchange, len({each.use.site for each in copied}))
+        hit = _copy_hit(model, exchange, len({each.use.site for each in copied}))
         yield hit.doubted(exchange.doubt.why if model.by_letter else _COPIED_TOGETHER)
 
 
@@ -93,11 +93,11 @@ def _copied(model: KernelModel) -> Iterable[Conflict]:
     )
 
 
-def _copy_hit(exchange: Conflict, count: int) -> Hit:
+def _copy_hit(model: KernelModel, exchange: Conflict, count: int) -> Hit:
     copy, read = exchange.operation.site, exchange.use.site
     return SM002.hit(
         site=read,
-        message="reads shared memory that another lane of the warp copies with cp.async: "
+        message=f"{model.name(read)} reads shared memory that another lane of the warp copies with cp.async: "
         "each lane waits for its own copies only, and no bar.warp.sync follows",
         steps=(
             Mark(copy, "one lane starts to write it, and waits for its own copies"),
@@ -119,7 +119,7 @@ def _converged_hit(memory: SharedByLanes, name: str, equivalent: list[Conflict])
     return (
         SM002.hit(
             site=second.site,
-            message=f"{_VERBS[second.writes]} {name} memory that another lane of the warp "
+            message=f"{memory.model.name(second.site)} {_VERBS[second.writes]} {name} memory that another lane of the warp "
             f"{'has written' if first.writes else 'may still be reading'}: no bar.warp.sync orders the two{unordering}",
             steps=(
                 Mark(first.site, f"one lane {_FIRST[first.writes]} it"),
@@ -145,7 +145,7 @@ def _diverged_hit(memory: SharedByLanes, name: str, equivalent: list[Diverged]) 
         first, second = second, first
     hit = SM002.hit(
         site=second.site,
-        message=f"{_FIRST[second.writes]} {name} memory that another lane of the warp "
+        message=f"{memory.model.name(second.site)} {_FIRST[second.writes]} {name} memory that another lane of the warp "
         "writes on the other side of a branch: nothing orders the two, and either side may run first",
         steps=(
             Mark(branch, "sends the two lanes different ways"),

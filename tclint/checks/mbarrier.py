@@ -423,7 +423,7 @@ def _too_many(model: KernelModel) -> Iterator[Hit]:
         if 0 < most < count:
             yield MB003.hit(
                 site=site,
-                message=f"arrives {count} times at an mbarrier that expects {times(most)}: its pending count "
+                message=f"{model.name(site)} arrives {count} times at an mbarrier that expects {times(most)}: its pending count "
                 "cannot become negative",
                 steps=(
                     Mark(made[0][1], f"initialised for {times(most)}"),

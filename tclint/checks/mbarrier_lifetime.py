@@ -48,7 +48,7 @@ def _ended(known: MbarrierObjects) -> Iterator[Hit]:
                 continue
             yield MB009.hit(
                 site=path.end,
-                message=f"uses the mbarrier {known.words(location)} after it was invalidated by mbarrier.inval",
+                message=f"{model.name(path.end)} uses the mbarrier {known.words(location)} after it was invalidated by mbarrier.inval",
                 steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
                 help="invalidate it after its last use, or initialise it again",
                 about=frozenset((path.end,)),
@@ -71,7 +71,7 @@ def _unusable(known: MbarrierObjects, reported: set[int]) -> Iterator[Hit]:
         if uses := [i for i in known.uses if same(ended, i) is not False]:
             yield MB009.hit(
                 site=ended,
-                message="invalidates an mbarrier that no thread can have used since it was initialised",
+                message=f"{model.name(ended)} invalidates an mbarrier that no thread can have used since it was initialised",
                 steps=(
                     Mark(made, "initialised here"),
                     Mark(ended, "invalidated here, before another thread can observe the initialisation"),

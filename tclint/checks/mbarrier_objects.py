@@ -253,7 +253,7 @@ def _twice(known: MbarrierObjects) -> Iterator[Hit]:
         location, first, again = found[0]
         yield MB009.hit(
             site=again,
-            message=f"re-initialises the live mbarrier {known.words(location)}: it must be invalidated first",
+            message=f"{known.model.name(again)} re-initialises the live mbarrier {known.words(location)}: it must be invalidated first",
             steps=(
                 Mark(first, "initialised here"),
                 Mark(
@@ -279,7 +279,7 @@ def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
         who = model.describe_threads(threads)
         yield MB009.hit(
             site=site,
-            message=f"{who} initialise the mbarrier {known.words(location)}: each may re-initialise it while it is in use",
+            message=f"{model.name(site)} is executed by {who} for the mbarrier {known.words(location)}: each may re-initialise it while it is in use",
             steps=(Mark(site, "initialised by several warps", role=who),),
             help="initialise it in one thread of the CTA, and add a barrier of all that use it",
             about=frozenset((site,)),
@@ -385,7 +385,7 @@ def _accessed_while_live(known: MbarrierObjects, made: int, access: SharedAccess
     verb = "writes" if access.writes else "reads"
     return MB009.hit(
         site=site,
-        message=f"{verb} memory of the mbarrier {known.words(min(locations))}, which only mbarrier operations may access",
+        message=f"{model.name(site)} {verb} memory of the mbarrier {known.words(min(locations))}, which only mbarrier operations may access",
         steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
         help="use other memory, or invalidate the mbarrier first",
         about=frozenset((site,)),
@@ -604,7 +604,7 @@ def _early(known: MbarrierObjects, publication: _Publication, init: int, use: in
     who = "this mbarrier of another CTA" if far else "this mbarrier"
     return MB002.hit(
         site=use,
-        message=f"{model.describe_threads(threads)} may use {who} before it has been initialised: {why}",
+        message=f"{model.name(use)} of {model.describe_threads(threads)} may use {who} before it has been initialised: {why}",
         steps=(
             Mark(init, f"initialised by {maker}"),
             *(Mark(i, "does not order preceding writes") for i in unordered),

@@ -44,9 +44,9 @@ def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
         return
     strong = set(remote).difference(narrow, relaxed)
     if narrow:
-        yield _too_narrow(narrow, _passed(model, narrow, strong))
+        yield _too_narrow(model, narrow, _passed(model, narrow, strong))
     if relaxed and (found := _passed(model, relaxed, strong)) is not None:
-        yield _relaxed_to_peer(len(relaxed), found)
+        yield _relaxed_to_peer(model, len(relaxed), found)
 
 
 def _may_leave(model: KernelModel, site: int) -> bool:
@@ -171,12 +171,12 @@ def _passing(passed: _Passed, arrives: str) -> tuple[Mark, ...]:
     )
 
 
-def _too_narrow(arrivals: list[int], passed: _Passed | None) -> Hit:
+def _too_narrow(model: KernelModel, arrivals: list[int], passed: _Passed | None) -> Hit:
     site = arrivals[0] if passed is None else passed.arrival
     data = "the thread's preceding accesses" if passed is None else "the thread's preceding writes there"
     return MB012.hit(
         site=site,
-        message=f"arrives at an mbarrier of another CTA with a release of CTA scope: {data} "
+        message=f"{model.name(site)} arrives at an mbarrier of another CTA with a release of CTA scope: {data} "
         + ("are not ordered for that CTA" if passed is None else "need not be visible to that CTA"),
         steps=(Mark(site, _NARROW),) if passed is None else _passing(passed, _NARROW),
         help=""
@@ -197,11 +197,11 @@ def _unknown(passed: _Passed) -> str:
     return "" if passed.same else "whether the read is of the bytes that were written is unknown"
 
 
-def _relaxed_to_peer(count: int, passed: _Passed) -> Hit:
+def _relaxed_to_peer(model: KernelModel, count: int, passed: _Passed) -> Hit:
     return MB013.hit(
         site=passed.arrival,
-        message="this .relaxed arrival on an mbarrier of another CTA follows no fence that releases at cluster scope, so "
-        "the thread's preceding writes there need not be visible to that CTA",
+        message=f"{model.name(passed.arrival)} is .relaxed on an mbarrier of another CTA, and follows no fence that releases at "
+        "cluster scope, so the thread's preceding writes there need not be visible to that CTA",
         steps=_passing(passed, "arrives, and releases nothing"),
         help="use .release.cluster instead of .relaxed.cluster, or add fence.acq_rel.cluster before the arrival",
         count=count,
@@ -396,7 +396,7 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
         why, remedy = unreleasing
         return MB013.hit(
             site=site,
-            message=f"{why}, so it does not order the shared memory that a store has written and that is read after the wait",
+            message=f"{model.name(site)}: {why}, so it does not order the shared memory that a store has written and that is read after the wait",
             steps=steps,
             help=remedy,
             about=frozenset((site,)),
@@ -404,7 +404,7 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
     side = "acquire" if site == wait else "release"
     return MB013.hit(
         site=site,
-        message=f"this .relaxed {'wait' if site == wait else 'arrival'} has no accompanying fence, so it does not order"
+        message=f"{model.name(site)} is .relaxed and has no accompanying fence, so it does not order"
         " the shared memory that is read after the wait",
         steps=steps,
         fixes=(

@@ -91,7 +91,7 @@ def _hit(model: KernelModel, ring: Ring, wait: int, arrivals: list[int], head: i
     then = f"if {condition}, the second wait" if condition else "from the second iteration on it"
     return MB007.hit(
         site=wait,
-        message=f"waits for parity {parity} in every iteration, while each iteration completes a phase: "
+        message=f"{model.name(wait)} waits for parity {parity} in every iteration, while each iteration completes a phase: "
         f"{then} returns at once, or waits for the phase after the next",
         steps=(
             Mark(

@@ -119,7 +119,7 @@ def _counted_wrongly(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hi
     """The first finding about the arrivals at a ring; None if there is none."""
     if not ring.waits or _reinitialised(model, ring):
         return None
-    uneven = _uneven(mbarriers, ring)
+    uneven = _uneven(model, mbarriers, ring)
     if uneven is not None:
         return uneven
     found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
@@ -132,7 +132,7 @@ def _reinitialised(model: KernelModel, ring: Ring) -> bool:
     return any(model.reaches(i, j) for i in ends for j in ring.inits)
 
 
-def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
+def _uneven(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     """The finding about a ring whose stages differ in count, although threads arrive at each in turn; or None."""
     counts = [(stage.count, stage.inits[0]) for stage in ring.stages]
     numbers = Counter(count for count, _ in counts)
@@ -146,7 +146,7 @@ def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     other = next(i for n, i in counts if n == usual)
     return MB006.hit(
         site=site,
-        message=f"expects {times(odd)}, but other stages of the same ring expect {usual}: "
+        message=f"{model.name(site)} expects {times(odd)}, but other stages of the same ring expect {usual}: "
         "the same threads arrive at each in turn",
         steps=(Mark(other, f"expects {times(usual)}"), Mark(site, f"expects {times(odd)}")),
         help="give all stages of the ring the same count in mbarrier.init",
@@ -179,7 +179,7 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     confidence = None if model.function.threads else Confidence.MEDIUM
     if bounds.most is not None and not bounds.usual(stage.count) and stage.count > bounds.least:
         wait = _first_wait(model, mbarriers, ring, stage)
-        return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
+        return None if wait is None else _too_few(model, stage, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
         about = (*ring.where(lambda effects: effects.expects), *arriving)
         hit = _too_many(stage, stage.count, bounds, about, steps, confidence)
@@ -217,17 +217,19 @@ def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
 
 
 def _too_few(
+    model: KernelModel,
     stage: MbarrierObject,
-    count: int,
     bounds: Arrivals,
     wait: int,
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
 ) -> Hit:
+    count = stage.count
+    assert count is not None
     fewer = max(n + bounds.open for n in bounds.known if n + bounds.open < count)
     return MB006.hit(
         site=wait,
-        message="waits for a phase that never completes: "
+        message=f"{model.name(wait)} waits for a phase that never completes: "
         f"the mbarrier expects {times(count)}, but a phase receives {fewer or 'none'}",
         steps=(*steps, Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival")),
         help="set the count of mbarrier.init to the number of arrivals in a phase",
@@ -262,7 +264,7 @@ def _too_many(
             f"the mbarrier expects {times(count)}, but a phase receives {bounds.least}: "
             "it completes too early, and the excess counts towards the next phase"
             if rest
-            else f"these arrivals complete {phases} phases of the mbarrier with no intervening wait, so a wait "
+            else f"the arrivals of one path complete {phases} phases of the mbarrier with no intervening wait, so a wait "
             "may miss its phase"
         ),
         steps=steps,
@@ -326,7 +328,7 @@ def _mistaken(
     wait = ring.waits[0]
     return MB005.hit(
         site=copies[0],
-        message=f"completes its bytes on an mbarrier that expects none{elsewhere}: "
+        message=f"{model.name(copies[0])} completes its bytes on an mbarrier that expects none{elsewhere}: "
         "the phase completes on arrivals alone, so a wait may return before the bytes have arrived",
         steps=(
             _mark(model, copies[0], "completes its bytes on the mbarrier"),
@@ -414,7 +416,8 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit
             )
             return MB004.hit(
                 site=expects[0],
-                message=_amounts(values.constant_of(expected), values.constant_of(copied), difference),
+                message=f"{model.name(expects[0])} "
+                + _amounts(values.constant_of(expected), values.constant_of(copied), difference),
                 steps=(
                     *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in expects),
                     *(_mark(model, i, _with_bytes(model, i, "bytes", "completes")) for i in copies),
@@ -507,7 +510,7 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             if expected > fits:
                 yield MB004.hit(
                     site=part.expects[0],
-                    message=f"expects {expected} bytes, but only {fits} fit between the destinations of the "
+                    message=f"{model.name(part.expects[0])} expects {expected} bytes, but only {fits} fit between the destinations of the "
                     "copies and the data that follows: the phase never completes, or the copies overwrite other data",
                     steps=(
                         *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in part.expects),
@@ -548,7 +551,7 @@ def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
                 continue
             yield MB004.hit(
                 site=site,
-                message=f"expects {_with_executions(mbarriers, site, number)} for copies that each transfer whole rows "
+                message=f"{model.name(site)} expects {_with_executions(mbarriers, site, number)} for copies that each transfer whole rows "
                 f"of {row} bytes: the phase may complete before all of them have arrived, or never",
                 steps=(
                     _mark(model, site, _with_bytes(model, site, "tx", "expects")),
@@ -664,7 +667,7 @@ def _unlike_others(model: KernelModel, odd: _Expectation, usual: _Expectation, m
         message = f"expects {mark} for copies for which {there} are expected elsewhere"
     return MB004.hit(
         site=odd.site,
-        message=f"{message}: a copy through a tensor map always transfers its whole box",
+        message=f"{model.name(odd.site)} {message}: a copy through a tensor map always transfers its whole box",
         steps=(_mark(model, usual.site, reference), _mark(model, odd.site, f"expects {mark}")),
         help=_REMEDY,
         about=frozenset((odd.site, usual.site)),

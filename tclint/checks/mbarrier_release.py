@@ -219,7 +219,7 @@ class _Release:
         plural, verb = ("writes", "write") if writes else ("reads", "read")
         return MB014.hit(
             site=arrival,
-            message=f"one lane arrives for its warp, but nothing orders the {plural} of the other lanes before the "
+            message=f"{self.model.name(arrival)} of one lane arrives for its warp, but nothing orders the {plural} of the other lanes before the "
             "arrival: its release covers its own accesses only",
             steps=(
                 Mark(access, f"several lanes {verb} shared memory", role=self._threads_in_words(access)),
@@ -257,7 +257,7 @@ class _Release:
         )
         return MB015.hit(
             site=arrival,
-            message=f"{how}, while other warps may still read the shared memory that this arrival releases",
+            message=f"{self.model.name(arrival)}: {how}, while other warps may still read the shared memory that this arrival releases",
             steps=(
                 Mark(read, "several warps read shared memory", role=self._threads_in_words(read)),
                 Mark(arrival, "one thread arrives for several warps", role=self._threads_in_words(arrival)),

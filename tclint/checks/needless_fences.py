@@ -42,7 +42,7 @@ def repeated_fence(model: KernelModel) -> Iterator[Hit]:
         if repeated.before(done.before(fence), fence):
             yield CO003.hit(
                 site=fence,
-                message="orders nothing: on every path, an earlier proxy fence follows the last access to memory",
+                message=f"{model.name(fence)} orders nothing: on every path, an earlier proxy fence follows the last access to memory",
                 steps=(Mark(fence, "is executed with no access since the fence before it"),),
                 help="remove the fence",
                 fixes=(Repair("delete the fence", (without(fence),), proves=("proxies",)),),
@@ -64,7 +64,7 @@ def fence_of_all_spaces(model: KernelModel) -> Iterator[Hit]:
         new = "fence.proxy.async.shared::cta"
         yield CO004.hit(
             site=fence,
-            message="orders accesses to all state spaces, but only shared memory is accessed through the generic proxy "
+            message=f"{model.name(fence)} orders accesses to all state spaces, but only shared memory is accessed through the generic proxy "
             "before it",
             steps=(Mark(fence, "waits for accesses to global memory, too"),),
             help=f"use {new}",
@@ -89,7 +89,7 @@ def fence_of_wide_scope(model: KernelModel) -> Iterator[Hit]:
         new = instruction.opcode.replace(scope, _WIDER[scope])
         yield CO005.hit(
             site=fence,
-            message=f"has the scope {scope}, but all that it orders are accesses to shared memory of the CTA",
+            message=f"{model.name(fence)} has the scope {scope}, but all that it orders are accesses to shared memory of the CTA",
             steps=(
                 Mark(fence, "waits until the accesses are performed for threads that cannot observe them"),
             ),

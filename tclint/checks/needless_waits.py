@@ -41,7 +41,7 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
             continue
         yield CO001.hit(
             site=wait,
-            message=f"completes nothing: {why}",
+            message=f"{model.name(wait)} completes nothing: {why}",
             steps=(Mark(wait, "waits for nothing"),),
             help="remove the wait, or leave fewer groups pending if it is meant to complete one"
             if depth(instruction) > 0
@@ -82,7 +82,7 @@ def waits_for_the_newest(model: KernelModel) -> Iterator[Hit]:
         if newest and all(o.age != OPEN for o in pending) and not _waits_again(model, wait):
             yield CO008.hit(
                 site=wait,
-                message="waits for the newest group too, which nothing uses before the next wait",
+                message=f"{model.name(wait)} waits for the newest group too, which nothing uses before the next wait",
                 steps=(
                     Mark(max(newest), "issues an operation of the newest group"),
                     Mark(wait, "waits for all groups"),

@@ -85,7 +85,7 @@ def _instructions(model: KernelModel, block: int) -> list[Instruction]:
 def _hit(model: KernelModel, load: int, test: int, start: int) -> Hit:
     return MO004.hit(
         site=load,
-        message="the loop that waits for this word never loads it again: once entered, it does not end",
+        message=f"{model.name(load)} loads a word once, and the loop that waits for it never loads it again: once entered, it does not end",
         steps=(
             Mark(load, "loads the word, once"),
             Mark(test, "tests it"),
@@ -111,7 +111,7 @@ def polls_busily(model: KernelModel) -> Iterator[Hit]:
         if body and _polls(model, body, test):
             yield CO007.hit(
                 site=test,
-                message="polls the mbarrier in a loop that does nothing else: each iteration takes an issue slot from "
+                message=f"{model.name(test)} polls the mbarrier in a loop that does nothing else: each iteration takes an issue slot from "
                 "the warps that work",
                 steps=(Mark(test, "tests the phase and continues at once"),),
                 help="use mbarrier.try_wait, which suspends the thread until the phase completes or a limit passes",

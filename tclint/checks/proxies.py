@@ -503,7 +503,7 @@ def _unpublished_maps(model: KernelModel) -> Iterator[Hit]:
         if all(model.reaches(i, site) and not model.reaches(site, i) for i in copies):
             yield PR003.hit(
                 site=site,
-                message="changes a tensor map in shared memory, but no tensormap.cp_fenceproxy follows to copy it to"
+                message=f"{model.name(site)} changes a tensor map in shared memory, but no tensormap.cp_fenceproxy follows to copy it to"
                 " global memory: tensor copies use the old map",
                 steps=(
                     Mark(copies[-1], "copies the map before the change"),

@@ -99,7 +99,7 @@ def _unsynchronised(
         producer = model.describe_threads(model.views.context_of(copy).threads)
         return race_rule("source-overwritten", group, "unordered-refill").hit(
             site=copy,
-            message=f"refills shared memory that {_READERS[group]} may still read: no wait in the loop covers the read",
+            message=f"{model.name(copy)} refills shared memory that {_READERS[group]} may still read: no wait in the loop covers the read",
             steps=(
                 Mark(copy, "starts to fill a stage", role=producer),
                 Mark(

@@ -59,7 +59,7 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
                 condition=f"it is launched in clusters of {shape}",
             )
         if verdict.needs is not None:
-            hit = conditional(hit, verdict.needs)
+            hit = conditional(model, hit, verdict.needs)
         yield hit.doubted(
             _LOOP_NOT_ENTERED
             if replay.misses_loop(run)

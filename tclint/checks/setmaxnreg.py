@@ -150,7 +150,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
     yield CV012.hit(
         site=site,
-        message=f"blocks indefinitely: the warps of the CTA together {'hold or ' * bool(each and idle)}request {total} "
+        message=f"{model.name(site)} blocks indefinitely: the warps of the CTA together {'hold or ' * bool(each and idle)}request {total} "
         f"registers, but it has at most {available} at launch",
         steps=tuple(
             Mark(
@@ -186,7 +186,7 @@ def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     for site, before in grouped(again).items():
         yield CV013.hit(
             site=site,
-            message="changes the register count of the warp again, with no intervening barrier of the warpgroup",
+            message=f"{model.name(site)} changes the register count of the warp again, with no intervening barrier of the warpgroup",
             steps=(Mark(before[0], "changes the count"), Mark(site, "changes it again")),
             help="add bar.sync with the 128 threads of the warpgroup between the two",
             about=frozenset((site,)),

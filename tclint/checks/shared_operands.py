@@ -150,7 +150,7 @@ def _hit(
     matrices = model.fact(ObjectNames).accessed(site, writes=False)
     return rule.hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still read as a matrix: {reason.why}",
+        message=f"{model.name(use)} {verb} shared memory that {name} may still read as a matrix: {reason.why}",
         steps=(
             Mark(site, "starts to read these bytes through a descriptor", role=role, object=matrices),
             *reason.steps,

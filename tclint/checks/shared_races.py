@@ -110,7 +110,7 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
     )
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}{data}{only_if(condition)}: no barrier orders the two{only_some}",
+        message=f"{model.name(second.site)} {verb} shared memory that another warp {why}{data}{only_if(condition)}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,

@@ -153,7 +153,7 @@ def _hits(model: KernelModel, found: Iterable[tuple[int, _Candidate]], pending: 
         )
         yield candidate.rule.hit(
             site=end,
-            message=candidate.message,
+            message=f"{model.name(end)} {candidate.message}",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 Mark(end, then, role=role),
@@ -488,7 +488,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     for group in grouped(_uncommitted(model, operations, results, open_at_end)).values():
         site, path = group[-1]
         role = model.describe_threads(path.threads)
-        multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
+        multiplies = any(model.instruction(site).name == "tcgen05.mma" for site, _ in group)
         yield TC005.hit(
             site=site,
             message=f"{model.name(site)} is never committed: no tcgen05.commit of its thread follows, "
@@ -551,7 +551,7 @@ def _uncommitted(
 def _feeds_another_thread(model: KernelModel, site: int) -> bool:
     """Whether *site* is a copy or a shift whose result an MMA of another thread may use."""
     threads = model.views.context_of(site).threads
-    mmas = [i for i in model.begins(TCGEN05) if model.name(i) == "tcgen05.mma"]
+    mmas = [i for i in model.begins(TCGEN05) if model.instruction(i).name == "tcgen05.mma"]
     return site not in mmas and any(model.views.context_of(i).threads & ~threads for i in mmas)
 
 
@@ -588,7 +588,7 @@ def _committed_elsewhere(model: KernelModel, commit: int, sites: list[int]) -> H
     name = model.name(site)
     return TC008.hit(
         site=commit,
-        message=f"commits nothing: tcgen05.commit tracks only operations of its own thread, and is executed by {other}, "
+        message=f"{model.name(commit)} commits nothing: tcgen05.commit tracks only operations of its own thread, and is executed by {other}, "
         f"while {name} was issued by {issuer}",
         steps=(
             Mark(site, f"{name} starts", role=issuer),
@@ -629,7 +629,7 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     site, use = first
     yield TC007.hit(
         site=use,
-        message="uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
+        message=f"{model.name(use)} uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
         "but the load is not ordered before later writes to the same tensor memory, or before a signal to other threads",
         steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
         count=loads.bit_count(),

@@ -148,7 +148,7 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     name = model.name(access)
     hit = TC014.hit(
         site=arrival,
-        message=f"signals other threads after {name} with no intervening tcgen05.fence::before_thread_sync"
+        message=f"{model.name(arrival)} signals other threads after {name} with no intervening tcgen05.fence::before_thread_sync"
         + ("" if used else "; the kernel has no such fence"),
         steps=(Mark(access, f"{name} starts"), Mark(arrival, "is not ordered after it"), _user(model, user)),
         count=len(early),

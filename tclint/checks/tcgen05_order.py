@@ -120,7 +120,7 @@ class _Pairs:
 
     def __init__(self, model: KernelModel) -> None:
         self.tmem = tmem = model.fact(TensorMemory)
-        self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
+        self.kinds = {i: model.instruction(i).name.partition(".")[2] for i in tmem.operations}
         self.bindings = {i: _binding(model, i) for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: tmem.columns_read(i) for i in self.shapes}
@@ -191,7 +191,7 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
         at = ats[0]
         yield TC011.hit(
             site=at,
-            message="writes a register that an earlier tcgen05.ld may not have filled yet: no intervening tcgen05.wait::ld",
+            message=f"{model.name(at)} writes a register that an earlier tcgen05.ld may not have filled yet: no intervening tcgen05.wait::ld",
             steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
             count=len(ats),
             help="add tcgen05.wait::ld before the register gets a new value",
@@ -257,7 +257,7 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
                 emptied = [] if site == ENTRY else [Mark(site, f"discards collector buffer {buffer}")]
                 yield TC021.hit(
                     site=at,
-                    message=f"takes its matrix from collector buffer {buffer}, which no earlier MMA has filled",
+                    message=f"{model.name(at)} takes its matrix from collector buffer {buffer}, which no earlier MMA has filled",
                     steps=(*emptied, Mark(at, "uses the buffer")),
                     help=f"fill the buffer first: put .collector::{buffer}::fill on the MMA that loads the matrix",
                 ).doubted("" if len(empty) == len(last) else _FILLED_ELSEWHERE)
@@ -301,7 +301,7 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     for sites in grouped(alone).values():
         yield TC024.hit(
             site=sites[0],
-            message="adds to an accumulator in tensor memory that nothing has initialised",
+            message=f"{model.name(sites[0])} adds to an accumulator in tensor memory that nothing has initialised",
             steps=(Mark(sites[0], "enable-input-d is true"),),
             count=len(sites),
             help="set enable-input-d to false for the first multiplication, or store the start value first",

@@ -43,7 +43,7 @@ def _never_freed(model: KernelModel, memory: TensorAllocation) -> Hit:
     ends = (cfg.blocks[b].end - 1 for b in cfg.exits if b in cfg.rank)
     return TM001.hit(
         site=site,
-        message="allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
+        message=f"{model.name(site)} allocates tensor memory that the kernel never frees: it has no tcgen05.dealloc",
         steps=(
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
             *(
@@ -72,7 +72,7 @@ def _never_allocated(model: KernelModel, deallocations: Sequence[int]) -> Hit:
         steps.append(Mark(load, "loads the address that is freed; no tcgen05.alloc stores it"))
     return TM003.hit(
         site=site,
-        message="frees tensor memory in a kernel that allocates none",
+        message=f"{model.name(site)} frees tensor memory in a kernel that allocates none",
         steps=(*sorted(steps, key=lambda step: step.site), Mark(site, "freed here")),
         count=len(deallocations),
         help="allocate it with tcgen05.alloc in the same kernel",
@@ -136,7 +136,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         origin = memory.words[address[0]][0]
         return TM003.hit(
             site=site,
-            message=f"frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc returned",
+            message=f"{model.name(site)} frees tensor memory by an address {address[1]} beyond the one that tcgen05.alloc returned",
             steps=(Mark(origin, "allocated here"), Mark(site, "freed by another address")),
             help="free the whole allocation by the address that tcgen05.alloc returned",
             confidence=Confidence.MEDIUM,
@@ -146,7 +146,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
         every = tensor_columns(model.function.target)
         return TM003.hit(
             site=site,
-            message=f"frees tensor memory at column {beyond}, where no allocation of {every} columns begins",
+            message=f"{model.name(site)} frees tensor memory at column {beyond}, where no allocation of {every} columns begins",
             steps=(
                 Mark(memory.allocations[0], f"all {every} columns are allocated here"),
                 Mark(site, "freed by another address"),
@@ -156,7 +156,7 @@ def _wrong_address(model: KernelModel, memory: TensorAllocation, site: int) -> H
     if _is_shared_address(model, site):
         return TM003.hit(
             site=site,
-            message="frees an address of shared memory, which is where tcgen05.alloc writes the address of the tensor memory",
+            message=f"{model.name(site)} frees an address of shared memory, which is where tcgen05.alloc writes the address of the tensor memory",
             help="load the word that tcgen05.alloc wrote, and free the address that it contains",
         )
     return None
@@ -177,7 +177,7 @@ def _wrong_count(memory: TensorAllocation, site: int) -> Hit | None:
     piecewise = any((a := memory.address(d)) is not None and a[1] for d in memory.deallocations)
     return TM003.hit(
         site=site,
-        message=f"frees {columns} columns of an allocation of {allocated}",
+        message=f"{memory.model.name(site)} frees {columns} columns of an allocation of {allocated}",
         steps=(
             Mark(origins[0], f"{memory.columns(origins[0])} columns are allocated here"),
             Mark(site, f"{columns} columns are freed"),
@@ -301,7 +301,7 @@ def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path,
     role = model.describe_threads(T.whole(path.threads, 32))
     return TM001.hit(
         site=site,
-        message=f"allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
+        message=f"{model.name(site)} allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
             Mark(
@@ -332,7 +332,7 @@ def _freed_twice(model: KernelModel, memory: TensorAllocation) -> Hit | None:
             role = model.describe_threads(T.whole(path.threads, 32))
             return TM003.hit(
                 site=path.end,
-                message="frees an allocation of tensor memory that is already freed",
+                message=f"{model.name(path.end)} frees an allocation of tensor memory that is already freed",
                 steps=(
                     Mark(memory.allocations[0], "allocated here"),
                     Mark(first, "freed here", role=role),

@@ -41,7 +41,7 @@ def column_count(model: KernelModel) -> Iterator[Hit]:
         verb = "allocates" if model.instruction(sites[0]).effects.resource is Resource.TMEM_ALLOC else "frees"
         yield TM002.hit(
             site=sites[0],
-            message=f"{verb} {numbers} columns of tensor memory: the number must be {in_words(allowed)}",
+            message=f"{model.name(sites[0])} {verb} {numbers} columns of tensor memory: the number must be {in_words(allowed)}",
             count=len(sites),
             help="round the number of columns up to a multiple of 32"
             if step
@@ -95,7 +95,7 @@ def order(model: KernelModel) -> Iterator[Hit]:
             if steps:
                 yield TM004.hit(
                     site=site,
-                    message="allocates tensor memory after the CTA relinquished the permit: tcgen05.relinquish_alloc_permit is permanent",
+                    message=f"{model.name(site)} allocates tensor memory after the CTA relinquished the permit: tcgen05.relinquish_alloc_permit is permanent",
                     steps=steps,
                     help="move tcgen05.relinquish_alloc_permit after the last allocation",
                     confidence=None if len(steps) == 2 else Confidence.MEDIUM,
@@ -112,7 +112,7 @@ def order(model: KernelModel) -> Iterator[Hit]:
             if steps:
                 yield TM005.hit(
                     site=site,
-                    message=f"allocates {columns} columns of tensor memory after an allocation of {before}: "
+                    message=f"{model.name(site)} allocates {columns} columns of tensor memory after an allocation of {before}: "
                     "the allocations of a CTA must not grow",
                     steps=steps,
                     help="allocate the largest number of columns first",

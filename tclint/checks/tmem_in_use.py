@@ -73,7 +73,7 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
         role = model.describe_threads(path.threads)
         return TM006.hit(
             site=free,
-            message=f"frees tensor memory that {model.name(site)} of the same thread may still be using: "
+            message=f"{model.name(free)} frees tensor memory that {model.name(site)} of the same thread may still be using: "
             + ("no wait follows its commit" if committed else "it is committed later"),
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
@@ -104,7 +104,7 @@ def _never_observed(model: KernelModel, frees: list[int]) -> Hit | None:
         role = model.describe_threads(model.views.context_of(site).threads)
         return TM006.hit(
             site=free,
-            message=f"frees tensor memory that {model.name(site)} of {role} may still be using: "
+            message=f"{model.name(free)} frees tensor memory that {model.name(site)} of {role} may still be using: "
             "no thread waits for its commit",
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
@@ -143,7 +143,7 @@ def _ends_without_signal(model: KernelModel, frees: list[int]) -> Hit | None:
         role = warps_of(model, path.threads)
         return TM006.hit(
             site=free,
-            message=f"frees tensor memory that {role} may still be using: no synchronisation shows that they have finished",
+            message=f"{model.name(free)} frees tensor memory that {role} may still be using: no synchronisation shows that they have finished",
             steps=(
                 Mark(site, f"last {model.name(site)} of another warp", role=role),
                 Mark(path.last(model.cfg, site), "that warp ends without arriving at a barrier", role=role),
@@ -213,7 +213,7 @@ def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
                 role = warps_of(model, _others(model, frees, site))
                 return TM006.hit(
                     site=free,
-                    message=f"frees tensor memory that {role} may still be using: "
+                    message=f"{model.name(free)} frees tensor memory that {role} may still be using: "
                     "this warp waits for nothing after the barrier from which they start",
                     steps=(
                         Mark(start, "all warps continue from here"),
@@ -268,7 +268,7 @@ def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | 
             freeing = model.describe_threads(model.views.context_of(free).threads)
             return TM006.hit(
                 site=free,
-                message=f"frees tensor memory that {role} may still be using: "
+                message=f"{model.name(free)} frees tensor memory that {role} may still be using: "
                 f"this warp has not waited since the {kind.noun} that their {name} waits for",
                 steps=(
                     Mark(start, kind.effect, role=model.describe_threads(path.threads)),

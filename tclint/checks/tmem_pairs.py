@@ -77,7 +77,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         met = path_avoiding(model, -1, threads, (free,), [*passed, *allocated]).witness is None
         hit = TM011.hit(
             site=free,
-            message="frees the tensor memory of a CTA pair without waiting for the peer CTA, which may still be using it",
+            message=f"{model.name(free)} frees the tensor memory of a CTA pair without waiting for the peer CTA, which may still be using it",
             steps=(
                 Mark(allocations[0], "allocated by both CTAs"),
                 Mark(

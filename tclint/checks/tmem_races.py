@@ -58,7 +58,7 @@ def _hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
     verb, why = ("overwrites", "loading") if second.writes else ("loads", "storing to")
     return TC025.hit(
         site=second.site,
-        message=f"{verb} columns of Tensor Memory that another warp of the same lanes may still be {why}: no barrier orders "
+        message=f"{model.name(second.site)} {verb} columns of Tensor Memory that another warp of the same lanes may still be {why}: no barrier orders "
         "the two",
         steps=tuple(
             Mark(

@@ -27,7 +27,7 @@ def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
         role = model.describe_threads(model.views.context_of(load).threads)
         yield TC001.hit(
             site=load,
-            message=f"reads the result of {model.name(mma)} of another role, "
+            message=f"{model.name(load)} reads the result of {model.name(mma)} of another role, "
             "on a path with no wait that guarantees its completion",
             steps=(
                 Mark(

@@ -149,7 +149,7 @@ def _readers(model: KernelModel, memory: TensorAllocation) -> dict[int, list[int
 def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
     return TM008.hit(
         site=path.end,
-        message="reads the address of the tensor memory, which another warp may not have allocated yet: no intervening barrier",
+        message=f"{model.name(path.end)} reads the address of the tensor memory, which another warp may not have allocated yet: no intervening barrier",
         steps=(
             Mark(
                 allocation,
@@ -185,7 +185,7 @@ def destination(model: KernelModel) -> Iterator[Hit]:
             continue
         yield TM009.hit(
             site=site,
-            message=f"writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
+            message=f"{model.name(site)} writes the address of the tensor memory to {where}, which is not in the shared memory of the CTA",
             help="pass the address of a word in shared memory, and copy the result from there if needed",
             confidence=None if sure else Confidence.MEDIUM,
         )

@@ -77,7 +77,7 @@ def identical_repeat(model: KernelModel) -> Iterator[Hit]:
         earlier, site = min(pairs)
         yield TL002.hit(
             site=site,
-            message="repeats an earlier wgmma.mma_async with the same registers, descriptors and scale-d: "
+            message=f"{model.name(site)} repeats an earlier wgmma.mma_async with the same registers, descriptors and scale-d: "
             "ptxas merges the two and executes only one",
             steps=(Mark(earlier, "the first multiplication"), Mark(site, "the same multiplication again")),
             count=len(pairs),

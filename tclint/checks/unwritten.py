@@ -34,7 +34,7 @@ def unwritten_shared(model: KernelModel) -> Iterator[Hit]:
         when = "writes before" if later else "writes"
         yield UV002.hit(
             site=first,
-            message=f"reads bytes of {variable} in shared memory that nothing {when}",
+            message=f"{model.name(first)} reads bytes of {variable} in shared memory that nothing {when}",
             count=len({*reads}),
             steps=(
                 Mark(first, "read here"),

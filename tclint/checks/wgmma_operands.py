@@ -173,7 +173,7 @@ def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
         name = model.function.registers[unwritten.register(path.state)].name
         yield WG013.hit(
             site=site,
-            message=f"adds to accumulator {name}, which is uninitialised on a path from the entry: scale-d is true",
+            message=f"{model.name(site)} adds to accumulator {name}, which is uninitialised on a path from the entry: scale-d is true",
             count=path.state.bit_count(),
             help="zero the accumulators, or pass a false scale-d to the first wgmma.mma_async",
             confidence=model.confidence(path, 0),

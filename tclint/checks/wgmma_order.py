@@ -124,7 +124,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
             name = model.function.registers[min(conflict.registers)].name
             yield WG008.hit(
                 site=site,
-                message=conflict.message.format(name),
+                message=f"{model.name(site)} {conflict.message.format(name)}",
                 steps=(Mark(earlier, "the earlier wgmma.mma_async starts here"), Mark(site, f"uses {name}")),
                 count=len(conflict.registers),
                 help=conflict.remedy,

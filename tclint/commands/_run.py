@@ -169,7 +169,11 @@ def _given(
         if file.recorded is not None and file.expected and not found:
             changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
             what = (
-                f"within {file.tolerance:g} as {file.element_type}" if file.element_type else "byte for byte"
+                "byte for byte"
+                if not file.element_type
+                else f"within rounding as {file.element_type}"
+                if file.tolerance is None
+                else f"within {file.tolerance:g} as {file.element_type}"
             )
             result.notes.append(
                 f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"

@@ -35,7 +35,8 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, se
     "--tolerance",
     type=click.FloatRange(min=0),
     metavar="NUMBER",
-    help="Largest difference from an expected value, times that value if it is larger than 1.",
+    help="Largest difference from an expected value, times that value if it is larger than 1; 0 is exact. Without it, what "
+    "rounding to the type of the elements explains.",
 )
 @click.option(
     "--type",

@@ -182,8 +182,8 @@ class Kernel:
         return self.function.instructions[site]
 
     def name(self, site: Site) -> str:
-        """The first two words of an opcode: ``tcgen05.mma``."""
-        return self.instruction(site).name
+        """The words of an opcode that name the operation: ``tcgen05.mma``."""
+        return self.instruction(site).full_name
 
     def present(self, site: Site) -> T.Threads:
         """The threads that may execute *site*, without the lanes that a partial last warp lacks (11.4.2, 11.4.4)."""

@@ -32,7 +32,8 @@ def hazard(observation: Observation, function: Function) -> Hit | None:
     rule = next((claims()[name] for name in _names(observation, at, other) if name in claims()), None)
     if rule is None:
         return None
-    hit = RuleId(rule).hit(site=observation.site, message=observation.message, function=function)
+    message = f"{at.name}: {observation.message}"
+    hit = RuleId(rule).hit(site=observation.site, message=message, function=function)
     return hit.unshown(Severity.WARNING if _may_be_harmless(rule, at, other, function) else None)
 
 

@@ -171,8 +171,9 @@ class LaunchFile:
     """The contents that buffers must have after the launches."""
     unevaluated: tuple[str, ...] = ()
     """Buffers whose expected contents are an expression, which only the benchmarks of tclint evaluate."""
-    tolerance: float = 0.0
-    """The largest difference from an expected value, relative to that value if it is larger than 1."""
+    tolerance: float | None = None
+    """The largest difference from an expected value, relative to that value if it is larger than 1; None: what rounding to the
+    type of the elements explains (:mod:`tclint.executor.results`)."""
     files: tuple[Path, ...] = ()
     """The launch file and all files that it names; for a recorded launch, those in its folder."""
     recorded: Recording | None = None
@@ -411,7 +412,7 @@ class _Reader:
             self._launch(_Table(self.path, f"launches[{index}]", step)) for index, step in enumerate(steps)
         )
         expected, unevaluated = self._expected(_Table(self.path, "expected", top.values.pop("expected", {})))
-        tolerance = float(top.take("tolerance", "a number of at least 0", _is_tolerance, 0.0))
+        tolerance = top.take("tolerance", "a number of at least 0", _is_tolerance, None)
         top.values.pop("observed", None)  # expressions, which only tclint's benchmarks evaluate
         top.end()
         return LaunchFile(

@@ -44,18 +44,17 @@ def compared(file: LaunchFile, found: Mapping[str, Array]) -> Compared:
 def _unexpected(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
     """A message for each buffer that differs from what a launch file expects.
 
-    A value differs if it is off by more than the tolerance of the file, times the expected value if that is larger
-    than 1.
+    A value differs if it is off by more than :func:`_allowed`.
     """
     for name, expected in file.expected.items():
         buffer = file.buffers[name]
         want, got = _numbers(buffer, _wanted(file, name, expected)), _numbers(buffer, found[name])
-        bad = _off(got, want, file.tolerance)
+        bad = _off(got, want, _allowed(file, buffer.type, want, want))
         if bad.any():
             at = tuple(int(n) for n in np.argwhere(bad)[0])
             yield (
-                f"{name}: {int(bad.sum())} of {bad.size} values are not as expected, the first at {list(at)}:"
-                f" {got[at]:g} instead of {want[at]:g}"
+                f"{name}: {int(bad.sum())} of {bad.size} values ({_share(int(bad.sum()), bad.size)}) are not as expected, the "
+                f"first at {list(at)}: {got[at]:g} instead of {want[at]:g}{_largest(got[bad], want[bad])}"
             )
 
 
@@ -75,12 +74,46 @@ def _is_map(data: bytes) -> bool:
     return True
 
 
-def _off(got: Array, want: Array, tolerance: float) -> Array:
-    """Which numbers are off by more than the tolerance."""
+_ROUNDING = {
+    "f64": 2.0**-44, "f32": 2.0**-16, "f16": 2.0**-9, "bf16": 2.0**-6, "e4m3": 2.0**-2, "e5m2": 2.0**-1,
+}  # fmt: skip
+"""The relative difference that sums of another order and approximate instructions explain, by the type of the elements: two
+units in the last place of a type that a result is rounded to, and more where sums have the same type. Others are exact."""
+
+
+def _allowed(file: LaunchFile, type: str, want: Array, tensor: Array) -> Array:
+    """How far each number may be off the expected ones, *want*, which are some of those of a *tensor*.
+
+    That is the tolerance of the file, times the number if it is larger than 1. Without one, it is what rounding explains, times
+    the number, or times the median of the tensor if that is larger: a sum that cancels is as inexact as its terms.
+    """
+    size = np.abs(want)
+    if file.tolerance is not None:
+        return np.asarray(file.tolerance * np.maximum(1, size))
+    sizes = np.abs(tensor[np.isfinite(tensor) & (tensor != 0)])
+    return np.asarray(_ROUNDING.get(type, 0.0) * np.maximum(size, np.median(sizes) if sizes.size else 0.0))
+
+
+def _off(got: Array, want: Array, allowed: Array) -> Array:
+    """Which numbers are off by more than is *allowed*."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        bad: Array = ~((np.isfinite(want) & (np.abs(got - want) <= allowed)) | (got == want))
+    return bad & ~(np.isnan(got) & np.isnan(want))
+
+
+def _share(some: int, all: int) -> str:
+    """The share of *some* of *all* in percent, with two digits: ``0.024 %``."""
+    return f"{100 * some / all:.2g} %" if some < all else "100 %"
+
+
+def _largest(got: Array, want: Array) -> str:
+    """The largest difference of numbers, in words; empty if there are not two, or one is not finite."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(got - want)
-        bad: Array = ~((off <= tolerance * np.maximum(1, np.abs(want))) | (got == want))
-    return bad & ~(np.isnan(got) & np.isnan(want))
+    if off.size < 2 or not np.isfinite(off).all():
+        return ""
+    at = int(np.argmax(off))
+    return f"; the largest difference is {off[at]:.3g}, from {want[at]:g}"
 
 
 def _recorded(file: LaunchFile, name: str, found: Array) -> tuple[str, int]:
@@ -104,15 +137,16 @@ def _recorded(file: LaunchFile, name: str, found: Array) -> tuple[str, int]:
     if type and at.size:
         element = Buffer(type, (at.size,))
         got, wanted = _numbers(element, got), _numbers(element, wanted)
-        bad = _off(got, wanted, file.tolerance)
+        bad = _off(got, wanted, _allowed(file, type, wanted, _numbers(Buffer(type, (len(theirs),)), theirs)))
         at, got, wanted = at[bad], got[bad], wanted[bad]
     if not at.size:
         return "", len(made)
     unit = type or f"{kind.itemsize}-byte word"
     values = [f"{v[0]:g}" if type else f"{int(v[0]):#x}" for v in (got, wanted)]
     return (
-        f"{name} at {buffer.address:#x}: {at.size} of {len(ours)} values ({unit}) differ from"
+        f"{name} at {buffer.address:#x}: {at.size} of {len(ours)} values ({unit}, {_share(at.size, len(ours))}) differ from"
         f" those of the GPU, the first at byte {int(at[0]) * kind.itemsize}: {values[0]} instead of {values[1]}"
+        f"{_largest(got, wanted) if type else '; name their --type to compare them as numbers'}"
     ), len(made)
 
 

@@ -128,9 +128,9 @@ def first_version(wanted: Collection[Need], target: Target, least: Version = (0,
 
 def name_of(instruction: Instruction, what: str) -> str:
     """The name of an instruction, or of its modifier or operand *what*, as a message shows it: ``cp.async.bulk``."""
-    name, _, second = instruction.name.partition(".")
+    name, _, second = instruction.opcode.partition(".")
     if second and not second[0].isdigit():
-        name = instruction.name
+        name = ".".join(instruction.opcode.split(".", 2)[:2])
     match = instruction.match
     if match is not None:
         name = max(name, match.syntax.short_name(match.modifiers), key=len)

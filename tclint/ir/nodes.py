@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, lru_cache
+from itertools import takewhile
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
@@ -202,7 +203,18 @@ class Instruction:
     @property
     def name(self) -> str:
         """The first two words of the opcode: ``tcgen05.mma``."""
-        return ".".join(self.opcode.split(".")[:2])
+        return ".".join(self._words[:2])
+
+    @property
+    def _words(self) -> list[str]:
+        return self.opcode.split(".")
+
+    @property
+    def full_name(self) -> str:
+        """The words of the opcode that name the operation: ``tcgen05.mma``, ``cp.async.wait_group``, ``cp.async.bulk.tensor``."""
+        words, named = self._words, self.match.form.name.split(".") if self.match else []
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(words, named, strict=False))
+        return ".".join(words[: max(2, len(list(shared)))])
 
     @property
     def root(self) -> str:

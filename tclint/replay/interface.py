@@ -23,6 +23,8 @@ class EqualWords:
     """The instructions that load them."""
     names: tuple[str, str]
     """The registers into which they load them."""
+    branch: int
+    """The branch that their difference decides."""
     tested: bool
     """Whether a branch outside the loop that they bound tests for that case: the kernel is made for it."""
 

@@ -239,7 +239,8 @@ class Replay(ReplayAnswers):
                         block in loop and not {model.cfg.block_of[i] for i in sites} & loop
                         for loop in model.cfg.loops.values()
                     )
-                    return EqualWords(sites, (names[0], names[1]), not looped)
+                    branch = model.cfg.blocks[block].end - 1
+                    return EqualWords(sites, (names[0], names[1]), branch, not looped)
         return None
 
     def _find_fault(self, search: LaunchSearch) -> tuple[LaunchHypothesis, ReplayRun] | tuple[None, None]:

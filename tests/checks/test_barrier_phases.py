@@ -82,7 +82,7 @@ def test_the_first_arrival_of_an_overlap_is_the_oldest() -> None:
 def test_more_threads_than_a_phase_counts_are_reported(count: int, reported: bool) -> None:
     found = by_rule(lint(text(f"bar.sync 1, {count};\nret;")), "CV015")
     assert [f.message.partition(",")[0] for f in found] == [
-        "256 threads arrive together at barrier 1"
+        "bar.sync is executed by 256 threads together at barrier 1"
     ] * reported
 
 

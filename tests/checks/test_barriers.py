@@ -26,10 +26,14 @@ def text(body: str, directives: str) -> str:
         (
             "mov.b32 %r1, 48; bar.sync 1, %r1;",
             ".reqntid 128",
-            "its thread count is 48, but must be a multiple of 32 from 0 to 1024",
+            "the thread count of bar.sync is 48, but must be a multiple of 32 from 0 to 1024",
         ),
-        ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "its thread count is"),
-        ("mov.b32 %r1, 16; bar.sync %r1;", ".reqntid 128", "its barrier index is 16, but must be 0 to 15"),
+        ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "the thread count of bar.sync is"),
+        (
+            "mov.b32 %r1, 16; bar.sync %r1;",
+            ".reqntid 128",
+            "the barrier index of bar.sync is 16, but must be 0 to 15",
+        ),
         ("bar.sync 16;", ".reqntid 128", ""),
         ("ld.param.u32 %r1, [number]; bar.sync %r1, %r1;", ".reqntid 128", ""),
         ("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 200; @%p1 bar.sync 1, 256;", ".reqntid 128", ""),
@@ -45,7 +49,7 @@ def text(body: str, directives: str) -> str:
 def test_operands_of_a_barrier(body: str, directives: str, says: str) -> None:
     found = by_rule(lint(text(body, directives)), "CV010")
     assert len(found) == bool(says)
-    assert not found or found[0].message.startswith(says)
+    assert not found or says in found[0].message
 
 
 def test_equal_mistakes_are_one_finding() -> None:
@@ -74,4 +78,4 @@ HALF = "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 64;\n"
 def test_a_barrier_that_as_many_threads_reach_as_it_counts(body: str, says: str) -> None:
     found = by_rule(lint(text(HALF + body, ".reqntid 256" if "256" in body else ".reqntid 128")), "CV011")
     assert len(found) == bool(says), [f.message for f in found]
-    assert not found or found[0].message.startswith(says)
+    assert not found or says in found[0].message

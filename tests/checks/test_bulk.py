@@ -188,7 +188,7 @@ def test_a_box_of_unknown_size_holds_what_warps_without_a_copy_store(who: str, l
 def test_the_threads_that_may_overwrite_it_are_reported() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), WRITE)), "BK003")
     assert finding.message.startswith(
-        "warps 1-3 may overwrite shared memory that cp.async.bulk is still reading"
+        "st.shared of warps 1-3 may overwrite shared memory that cp.async.bulk is still reading"
     )
     assert [s.role for s in finding.steps] == ["thread 0", "thread 0", "warps 1-3"]
     assert "bar.sync" in finding.help

@@ -147,7 +147,7 @@ def test_a_read_without_a_wait() -> None:
     (finding,) = unwaited("bar.sync 0;", READ, "ld.shared.u32 %r4, [tile+64];")
     assert finding.severity is Severity.ERROR
     assert finding.message == (
-        "reads shared memory that a bulk copy may still be writing: no wait for its mbarrier on this path"
+        "ld.shared reads shared memory that a bulk copy may still be writing: no wait for its mbarrier on this path"
     )
     assert [(step.message, step.role) for step in finding.steps] == [
         ("starts to fill it", "thread 0"),

@@ -83,7 +83,7 @@ def test_a_thread_arrives_and_waits_by_turns(body: str, says: str) -> None:
     report = lint(text)
     found = by_rule(report, "CL001")
     assert len(found) == bool(says), [f.message for f in found]
-    assert not found or found[0].message.startswith(says)
+    assert not found or says in found[0].message
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_system_call_leaves_the_cluster_barrier_alone() -> None:
     print_ = ".extern .func (.param .b32 d) vprintf (.param .b64 a, .param .b64 b);\n"
     body = f"{START}\n{ARRIVE}\n{call}\n{ARRIVE}\n{WAIT}\nret;"
     (finding,) = by_rule(lint(module(print_, kernel(body, directives=PAIR), header=HEADER)), "CL001")
-    assert finding.message.startswith("arrives at the cluster barrier again")
+    assert "arrives at the cluster barrier again" in finding.message
 
 
 def test_a_helper_may_wait_for_its_caller() -> None:
@@ -160,7 +160,7 @@ def test_a_helper_may_wait_for_its_caller() -> None:
 )
 def test_a_peer_must_be_alive(body: str, directives: str, says: list[str]) -> None:
     found = hits("CL002", body, directives)
-    assert [f.message for f in found if f.message.startswith(tuple(says))] == [f.message for f in found]
+    assert all(any(part in f.message for part in says) for f in found)
     assert len(found) == len(says)
 
 
@@ -401,7 +401,7 @@ def test_an_access_is_reported_unless_it_is_ordered_after_the_start_of_the_peers
 ) -> None:
     """One role waits for the cluster, and releases the other one at a barrier of both afterwards."""
     assert [f.message for f in hits("CL002", f"{before}\n{GET}\n{SYNC}") if "may not have started" in f.message][:1] == (
-        [("accesses shared memory of another CTA of the cluster, which may not have started: "
+        [("ld.shared::cluster accesses shared memory of another CTA of the cluster, which may not have started: "
          "no cluster barrier precedes it")] if found else []
     )  # fmt: skip
 
@@ -490,7 +490,7 @@ NEXT = "@%p4 bra again;"
 def test_a_response_is_waited_for_and_asked(body: str, says: str) -> None:
     found = hits("CL004", f"{REQUEST}\n{body}", ".reqntid 128")
     assert len(found) == bool(says), [f.message for f in found]
-    assert not found or found[0].message.startswith(says)
+    assert not found or says in found[0].message
 
 
 @pytest.mark.parametrize(("ahead", "shown"), [("%r10", False), ("0", True)])

@@ -585,7 +585,7 @@ def test_some_threads_are_misaligned_with_less_confidence() -> None:
     body = "mad.lo.u32 %r5, %r0, 24, %r1;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;"
     (finding,) = by_rule(lint(text(body)), "CA004")
     assert finding.confidence is Confidence.MEDIUM
-    assert finding.message.startswith("dst must be aligned to 16 bytes, but it is 8 modulo 16")
+    assert finding.message.startswith("cp.async.cg: dst is 8 bytes past a multiple of 16")
 
 
 def test_a_copy_that_is_not_committed_may_be_fixed_by_a_commit_after_it() -> None:
@@ -647,7 +647,7 @@ def test_what_only_a_copy_without_any_wait_writes_is_not_read(body: str, wrong: 
     declared = ".extern .func callee ();\n"
     report = lint(module(declared, kernel(f"{START}\n{STAGES}\n{body}\nret;"), header=HEADER))
     assert [f.message.partition(",")[0] for f in by_rule(report, "CA001")] == (
-        ["reads shared memory that only a cp.async writes"] if wrong else []
+        ["ld.shared reads shared memory that only a cp.async writes"] if wrong else []
     )
 
 

@@ -85,7 +85,8 @@ def test_the_mbarrier_of_an_operation_has_layout_v1(init: str, rules: list[str])
 
 
 @pytest.mark.parametrize(
-    ("offset", "wanted"), [(8, ["offset must be a multiple of 16, but it is 8 modulo 16"]), (32, [])]
+    ("offset", "wanted"),
+    [(8, ["fabric.try_get: offset is 8 past a multiple of 16, but must be a multiple of 16"]), (32, [])],
 )
 def test_an_offset_in_the_memory_of_an_endpoint_is_a_multiple_of_16(offset: int, wanted: list[str]) -> None:
     code = f"""

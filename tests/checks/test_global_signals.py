@@ -407,7 +407,7 @@ def test_the_messages_name_the_word_as_what_it_is(body: list[str], messages: tup
     report = lint(in_turn(*body))
     for rule, begins in zip(("MO003", "MO005"), messages, strict=True):
         (finding,) = by_rule(report, rule)
-        assert finding.message.startswith(begins)
+        assert finding.message.partition(" ")[2].startswith(begins)
 
 
 GRID = """
@@ -503,7 +503,7 @@ def test_other_warps_read_after_a_wait_that_a_barrier_precedes() -> None:
     )
     without, barrier = (lint(in_turn("\n".join(body).format(each))) for each in ("", "bar.sync 0;"))
     (finding,) = by_rule(without, "MO007")
-    assert finding.message.startswith("waits for the CTA")
+    assert "waits for the CTA" in finding.message
     assert not by_rule(barrier, "MO007")
 
 

@@ -66,19 +66,19 @@ def phase(count: int, *arrivals: str) -> str:
         # The lanes of a warp, and one thread of it once more.
         (33, [f"@!%p9 {ARRIVE}", f"@!%p0 {ARRIVE}"], ""),
         (8, ["@!%p8 mbarrier.arrive.shared::cta.b64 _, [full], 2;"], ""),
-        (128, [f"@!%p8 {ARRIVE}"], "MB006 waits for a phase that never completes: the mbarrier expects 128 arrivals, but a phase receives 4"),
-        (2, [f"@!%p0 {ARRIVE}"], "MB006 waits for a phase that never completes: the mbarrier expects 2 arrivals, but a phase receives 1"),
-        (1, [], "MB006 waits for a phase that never completes: the mbarrier expects 1 arrival, but a phase receives none"),
+        (128, [f"@!%p8 {ARRIVE}"], "MB006 mbarrier.try_wait waits for a phase that never completes: the mbarrier expects 128 arrivals, but a phase receives 4"),
+        (2, [f"@!%p0 {ARRIVE}"], "MB006 mbarrier.try_wait waits for a phase that never completes: the mbarrier expects 2 arrivals, but a phase receives 1"),
+        (1, [], "MB006 mbarrier.try_wait waits for a phase that never completes: the mbarrier expects 1 arrival, but a phase receives none"),
         (3, [f"@!%p8 {ARRIVE}"], "MB006 the mbarrier expects 3 arrivals, but a phase receives 4: it completes too early, and the excess counts towards the next phase"),
-        (2, [f"@!%p8 {ARRIVE}"], "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
-        (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
+        (2, [f"@!%p8 {ARRIVE}"], "MB008 the arrivals of one path complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
+        (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 the arrivals of one path complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
         # A barrier lets other threads wait for the first phase in time.
         (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
         # Or it lets them do something else, and both belong to one phase.
         (256, [ARRIVE, "bar.sync 1, 128;", ARRIVE], ""),
         (384, [ARRIVE, "bar.sync 1, 128;", "mbarrier.arrive.shared::cta.b64 _, [full], 2;"], ""),
         (384, ["mbarrier.arrive.shared::cta.b64 _, [full], 2;", "bar.sync 1, 128;", ARRIVE], ""),
-        (384, [ARRIVE, "bar.sync 1, 128;", ARRIVE], "MB006 waits for a phase that never completes: the mbarrier expects 384 arrivals, but a phase receives 256"),
+        (384, [ARRIVE, "bar.sync 1, 128;", ARRIVE], "MB006 mbarrier.try_wait waits for a phase that never completes: the mbarrier expects 384 arrivals, but a phase receives 256"),
         (512, ["again:", ARRIVE, "bar.sync 1, 128;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, 4;\n@%p4 bra again;"], ""),
         # One of the two is executed.
         (1, [CHOICE, "@%p0 bra wait;", f"@%p3 {ARRIVE}", f"@!%p3 {ARRIVE}"], ""),
@@ -228,7 +228,7 @@ def test_a_wait_names_no_stage_that_only_a_loop_which_is_never_entered_selects()
     """n is at most 1 there, so the loop has no iteration, and nothing arrives at the second stage."""
     assert messages_of(SKIPPED_LOOP) == []
     (message,) = messages_of(SKIPPED_LOOP.replace("mov.u32 %r3, ring;", "add.u32 %r3, %r1, 8;"))
-    assert message.startswith("MB006 waits for a phase that never completes")
+    assert message.startswith("MB006 mbarrier.try_wait waits for a phase that never completes")
 
 
 def test_memory_that_becomes_an_mbarrier_again() -> None:
@@ -258,7 +258,7 @@ wait:
     ("counts", "message"),
     [
         ([128] * 4, ""),
-        ([128, 128, 64, 128], "MB006 expects 64 arrivals, but other stages of the same ring expect 128: the same threads arrive at each in turn"),
+        ([128, 128, 64, 128], "MB006 mbarrier.init expects 64 arrivals, but other stages of the same ring expect 128: the same threads arrive at each in turn"),
         # MB003 reports a count of 0.
         ([128, 128, 0, 128], ""),
     ],
@@ -275,22 +275,22 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         ([COPY, expect(512)], ""),
         (["mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;", COPY, ARRIVE], ""),
         ([expect(1024), COPY, COPY.replace("tile", "tile+512")], ""),
-        ([expect(1024), COPY], "MB004 expects 1024 bytes, but the copies of the phase transfer 512: the phase never completes"),
-        ([expect(496), COPY], "MB004 expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
+        ([expect(1024), COPY], "MB004 mbarrier.arrive.expect_tx expects 1024 bytes, but the copies of the phase transfer 512: the phase never completes"),
+        ([expect(496), COPY], "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
         (["mul.lo.u32 %r7, %r9, 16;", "add.u32 %r6, %r7, 16;", expect("%r6"), COPY.replace("512", "%r7")],
-         "MB004 expects 16 bytes more than the copies of the phase transfer: the phase never completes"),
+         "MB004 mbarrier.arrive.expect_tx expects 16 bytes more than the copies of the phase transfer: the phase never completes"),
         (["mul.lo.u32 %r7, %r9, 16;", expect("%r7"), COPY.replace("512", "%r7")], ""),
         ([expect("%r9"), COPY], ""),
-        ([COPY, ARRIVE], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
+        ([COPY, ARRIVE], "MB005 cp.async.bulk completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
         # The arrival that is missing with the bytes is not reported a second time.
-        ([COPY], "MB005 completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
+        ([COPY], "MB005 cp.async.bulk completes its bytes on an mbarrier that expects none: the phase completes on arrivals alone, so a wait may return before the bytes have arrived"),
         # Twice the same instruction: that it arrives twice says it all.
-        ([expect(512), expect(512), COPY], "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
+        ([expect(512), expect(512), COPY], "MB008 the arrivals of one path complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
         # What is executed together is compared.
         ([CHOICE, expect(512), f"@%p3 {COPY}", f"@!%p3 {COPY}"], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@!%p3 {expect(512)}", COPY], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@%p3 {COPY}", f"@!%p3 {expect(496)}", f"@!%p3 {COPY}"],
-         "MB004 expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
+         "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
         # It is not known for which mbarrier these are expected.
         (["ld.shared.u32 %r7, [tile+4096];", expect(512, "%r7"), COPY, ARRIVE], ""),
     ],
@@ -369,12 +369,12 @@ BOX = "a copy through a tensor map always transfers its whole box"
     [
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2048, "ring+8"), tile(4096, 1, "ring+8")], ""),
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 1, "ring+8")],
-         f"MB004 expects 2032 bytes for copies for which 2048 are expected elsewhere: {BOX}"),
+         f"MB004 mbarrier.arrive.expect_tx expects 2032 bytes for copies for which 2048 are expected elsewhere: {BOX}"),
         # Another tensor map may have another box.
         ([expect(2048, "ring"), tile(0, 1, "ring")], [expect(2032, "ring+8"), tile(4096, 2, "ring+8")], ""),
         # What is expected may be more than one number.
         (["add.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")],
-         f"MB004 expects 16 bytes fewer than is expected elsewhere for the same copies: {BOX}"),
+         f"MB004 mbarrier.arrive.expect_tx expects 16 bytes fewer than is expected elsewhere for the same copies: {BOX}"),
         (["mul.lo.u32 %r6, %r9, 16;", expect("%r6", "ring"), tile(0, 1, "ring")], [expect("%r9", "ring+8"), tile(4096, 1, "ring+8")], ""),
     ],
 )  # fmt: skip
@@ -415,9 +415,7 @@ def test_what_others_expect_for_a_copy_is_not_compared() -> None:
 )  # fmt: skip
 def test_more_than_fits(lines: list[str], message: str) -> None:
     end = ": the phase never completes, or the copies overwrite other data"
-    between = (
-        f"MB004 expects {message} fit between the destinations of the copies and the data that follows{end}"
-    )
+    between = f"MB004 mbarrier.arrive.expect_tx expects {message} fit between the destinations of the copies and the data that follows{end}"
     body = "\n".join(
         (MAPPED, made(1), "bar.sync 0;\n@%p0 bra wait;", *lines, WAIT, "ld.shared.u32 %r3, [tile];")
     )
@@ -431,7 +429,7 @@ def test_more_than_fits(lines: list[str], message: str) -> None:
 def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
     """The mode of a descriptor of wgmma says how many bytes a row has."""
     message = (
-        f"MB004 expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
+        f"MB004 mbarrier.arrive.expect_tx expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
         "the phase may complete before all of them have arrived, or never"
     )
     assert rows_of(mode, 1, "@%p0 bra wait;", expect(amount), tile(0)) == ([message] if row else [])
@@ -469,7 +467,7 @@ ODD = "expects {} for copies that each transfer whole rows of 128 bytes"
 )  # fmt: skip
 def test_rows_that_several_threads_expect(count: int, fill: tuple[str, ...], message: str) -> None:
     found = [m.split(": ")[0] for m in rows_of(1, count, *fill)]
-    assert found[:1] == ([f"MB004 {message}"] if message else [])
+    assert found[:1] == ([f"MB004 mbarrier.arrive.expect_tx {message}"] if message else [])
 
 
 EACH_ISSUES = "issue the copy from one thread"
@@ -543,12 +541,16 @@ PULL = (
     ("expected", "operation", "message"),
     [
         (1024, GET, ""),
-        (512, GET, "MB004 expects 512 bytes, but the copies of the phase transfer 1024"),
+        (
+            512,
+            GET,
+            "MB004 mbarrier.arrive.expect_tx expects 512 bytes, but the copies of the phase transfer 1024",
+        ),
         (64, PUT, ""),
         (
             1024,
             PUT,
-            "MB004 expects 1024 bytes, but the copies of the phase transfer 64: the phase never completes",
+            "MB004 mbarrier.arrive.expect_tx expects 1024 bytes, but the copies of the phase transfer 64: the phase never completes",
         ),
         (1, ATOM, ""),  # what it transfers is not known
         (16, ATOM, ""),

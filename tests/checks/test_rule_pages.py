@@ -92,6 +92,16 @@ def test_an_example_is_found(rule: Rule, block: CodeBlock) -> None:
     assert rule.id in {finding.rule.id for finding in report.findings}, reported(report) or "nothing found"
 
 
+_WITHOUT_SUBJECT = re.compile(r"(?!ptxas )(its|this|these|may|has|is|[a-z]+s) ")
+
+
+@pytest.mark.parametrize(("rule", "block"), EXAMPLES)
+def test_a_message_names_its_subject(rule: Rule, block: CodeBlock) -> None:
+    """Formats without a frame show the message alone, so it must not begin with a verb."""
+    begun = [f.message for f in page(rule, block).findings if _WITHOUT_SUBJECT.match(f.message)]
+    assert not begun
+
+
 @pytest.mark.parametrize(("rule", "block"), CORRECTIONS)
 def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
     report = page(rule, block)

@@ -67,7 +67,7 @@ def test_an_exclusive_allocation_is_freed_as_a_whole() -> None:
     """
     report = lint(module(kernel(f"{SETUP}{body}\nret;"), header=RUBIN))
     (found,) = by_rule(report, "TM003")
-    assert found.message == "frees 64 columns of an allocation of 96"
+    assert found.message == "tcgen05.dealloc.exclusive frees 64 columns of an allocation of 96"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def reported(code: str) -> list[Finding]:
 def test_the_message_and_the_steps_of_the_finding() -> None:
     (finding,) = reported(block("TC001", "read_by_another_role"))
     assert finding.message == (
-        "reads the result of tcgen05.mma of another role, on a path with no wait that guarantees its completion"
+        "tcgen05.ld reads the result of tcgen05.mma of another role, on a path with no wait that guarantees its completion"
     )
     assert [(step.message, step.role) for step in finding.steps] == [
         ("tcgen05.mma starts", "thread 0"),

@@ -149,7 +149,7 @@ def test_reads_of_shared_memory_that_may_be_written(case: str) -> None:
 
 def test_the_store_that_comes_too_late_is_shown() -> None:
     (finding,) = by_rule(lint(_shared(UNWRITTEN["before the store"])), "UV002")
-    assert finding.message == "reads bytes of tile in shared memory that nothing writes before"
+    assert finding.message == "ld.shared reads bytes of tile in shared memory that nothing writes before"
     assert [step.message for step in finding.steps] == ["read here", "written here, after the read"]
 
 
@@ -191,7 +191,7 @@ def test_a_search_that_gives_up_says_so(
 
 def test_the_finding_says_what_lacks_a_value_and_where_it_is_read() -> None:
     (finding,) = by_rule(lint(_text(WRONG["a sum from nothing"])), "UV001")
-    assert finding.message == "what it stores depends on %r3, which nothing has written before"
+    assert finding.message == "st.global: what it stores depends on %r3, which nothing has written before"
     assert finding.severity is Severity.WARNING
     assert [step.message for step in finding.steps] == ["%r3 is read here", "what it stores depends on it"]
 

@@ -244,7 +244,7 @@ def test_results_are_compared_with_those_that_the_launch_file_expects(tmp_path: 
     launch.write_text("expected = { data = 13 }\n" + given)
     code, output = invoke(path)
     assert code == 1
-    assert "add.ptx: expected: data: 128 of 128 values are not as expected" in output
+    assert "add.ptx: expected: data: 128 of 128 values (100 %) are not as expected" in output
     code, output = invoke(path, "--output-format", "json")
     assert len(json.loads(output)["differences"]) == 1
     launch.write_text("expected = { data = 'data + 7' }\n" + given)

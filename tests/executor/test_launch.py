@@ -244,13 +244,13 @@ block = [1]
     ("expected", "type", "contents", "message"),
     [
         ("3", "f32", [3, 3, 3.02, 3], ""),
-        ("3", "f32", [3, 3, 3.04, 4], "a: 2 of 4 values are not as expected, the first at [1, 0]: 3.04 instead of 3"),
-        ("3", "f32", [3, np.nan, 3, 3], "a: 1 of 4 values are not as expected, the first at [0, 1]: nan instead of 3"),
+        ("3", "f32", [3, 3, 3.04, 4], "a: 2 of 4 values (50 %) are not as expected, the first at [1, 0]: 3.04 instead of 3; the largest difference is 1, from 3"),
+        ("3", "f32", [3, np.nan, 3, 3], "a: 1 of 4 values (25 %) are not as expected, the first at [0, 1]: nan instead of 3"),
         ("'a.npy'", "f32", [0, 1, 2, 3], ""),
-        ("'a.npy'", "f32", [0, 1, 2, 5], "a: 1 of 4 values are not as expected, the first at [1, 1]: 5 instead of 3"),
+        ("'a.npy'", "f32", [0, 1, 2, 5], "a: 1 of 4 values (25 %) are not as expected, the first at [1, 1]: 5 instead of 3"),
         ("'a.npy'", "u32", [0, 1, 2, 3], ""),
         ("1", "bf16", [0x3F80] * 4, ""),
-        ("1", "bf16", [0x3F80, 0x3F80, 0x4000, 0x3F80], "a: 1 of 4 values are not as expected, the first at [1, 0]: 2 instead of 1"),
+        ("1", "bf16", [0x3F80, 0x3F80, 0x4000, 0x3F80], "a: 1 of 4 values (25 %) are not as expected, the first at [1, 0]: 2 instead of 1"),
         ("'a + 1'", "f32", [7, 7, 7, 7], ""),
     ],
 )  # fmt: skip
@@ -262,6 +262,30 @@ def test_what_is_expected(
     found = np.array(contents, file.buffers["a"].dtype).reshape(2, 2)
     assert compared(file, {"a": found}) == ((message,) * bool(message), 0)
     assert file.unevaluated == (("a",) if "+" in expected else ())
+
+
+@pytest.mark.parametrize(
+    ("type", "want", "got", "differ"),
+    [
+        ("f32", [1.0, 2, 3, 4], [1.000001, 2, 3, 4], 0),
+        ("f32", [1.0, 2, 3, 4], [1.0001, 2, 3, 4], 1),
+        ("f32", [1e-7, 2e-7, 3e-7, 4e-7], [2e-7, 2e-7, 3e-7, 4e-7], 1),
+        ("f32", [0.0, 2, 3, 4], [1e-6, 2, 3, 4], 0),
+        ("f32", [0.0, 0, 0, 0], [1e-6, 0, 0, 0], 1),
+        ("f32", [np.inf, 2, 3, 4], [1, 2, 3, 4], 1),
+        ("f16", [1.0, 2, 3, 4], [1.001, 2, 3, 4], 0),
+        ("f16", [1.0, 2, 3, 4], [1.01, 2, 3, 4], 1),
+        ("s32", [1, 2, 3, 400000], [1, 2, 3, 400001], 1),
+    ],
+)
+def test_what_rounding_explains_is_as_expected(
+    tmp_path: Path, type: str, want: list[float], got: list[float], differ: int
+) -> None:
+    """Without a tolerance, that of the type counts; small numbers are not equal because they are small."""
+    np.save(tmp_path / "a.npy", np.array(want).reshape(2, 2))
+    file = _read(tmp_path, (EXPECTED % ("'a.npy'", type)).replace("tolerance = 0.01\n", ""))
+    found = np.array(got, file.buffers["a"].dtype).reshape(2, 2)
+    assert len(compared(file, {"a": found}).differences) == differ
 
 
 def test_an_expected_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:

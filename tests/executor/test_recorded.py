@@ -52,8 +52,8 @@ def test_what_differs_from_the_gpu_is_reported_with_its_place(tmp_path: Path) ->
     code, output = invoke(str(doubled(tmp_path, after=after)))
     assert code == 1
     assert (
-        "buffer_0 at 0x302000000: 2 of 64 values (4-byte word) differ from those of the GPU, the first at byte 12:"
-        " 0x40c00000 instead of 0x40e00000 (lazy)"
+        "buffer_0 at 0x302000000: 2 of 64 values (4-byte word, 3.1 %) differ from those of the GPU, the first at byte 12:"
+        " 0x40c00000 instead of 0x40e00000; name their --type to compare them as numbers (lazy)"
     ) in output
     assert "as on the GPU" not in output
 
@@ -64,9 +64,14 @@ def test_values_within_the_tolerance_are_equal(tmp_path: Path) -> None:
     code, output = invoke(folder, "--type", "f32", "--tolerance", "1e-4")
     assert code == 1
     assert (
-        "63 of 64 values (f32) differ from those of the GPU, the first at byte 4: 2 instead of 2.001"
-        in output
+        "63 of 64 values (f32, 98 %) differ from those of the GPU, the first at byte 4: 2 instead of 2.001; the largest "
+        "difference is 0.063, from 126.063" in output
     )
+    (tmp_path / "other").mkdir()
+    rounded = str(doubled(tmp_path / "other", after=((2 + 2.0**-18) * NUMBERS).astype(np.float32)))
+    assert invoke(rounded, "--type", "f32")[0] == 0
+    assert invoke(rounded, "--type", "f32", "--tolerance", "0")[0] == 1
+    assert invoke(folder, "--type", "f32")[0] == 1
     assert invoke(folder, "--tolerance", "1e-2") == (
         2, "--tolerance needs --type, the type of the values in a recorded launch",
     )  # fmt: skip
@@ -77,7 +82,7 @@ def test_bytes_that_are_signalling_nans_of_the_type_are_compared_without_a_warni
     after = 2 * NUMBERS
     after.view(np.uint16)[6] = 0x7F81
     code, output = invoke(str(doubled(tmp_path, after=after)), "--type", "bf16", "--tolerance", "1")
-    assert (code, "1 of 128 values (bf16) differ" in output) == (1, True), output
+    assert (code, "1 of 128 values (bf16, 0.78 %) differ" in output) == (1, True), output
 
 
 def test_memory_that_elements_do_not_fill_is_compared_as_bytes(tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def test_memory_that_elements_do_not_fill_is_compared_as_bytes(tmp_path: Path) -
     memory = {LOW: (bytes(4), np.float32(3).tobytes()), HIGH: (np.float32(1).tobytes(), None)}
     folder = write_recording(tmp_path / "folder", DOUBLE, "double", values, memory)
     code, output = invoke(str(folder), "--type", "f64")
-    assert (code, "1 of 1 values (4-byte word) differ" in output) == (1, True)
+    assert (code, "1 of 1 values (4-byte word, 100 %) differ" in output) == (1, True)
 
 
 def test_a_kernel_that_did_not_end_on_the_gpu_has_no_results_to_compare(tmp_path: Path) -> None:

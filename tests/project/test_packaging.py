@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tclint._data import data
 from tclint.commands.version import EXTRAS
+from tests.tools.command import invoke
 from tests.tools.project import PACKAGE, PROJECT, ROOT
+from tests.tools.sources import project
 
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 MODULES = sorted((ROOT / "tclint").rglob("*.py"))
@@ -106,15 +109,18 @@ def test_the_readme_starts_with_the_two_commands_that_ci_runs() -> None:
     assert "pytest" in test
     assert "\n" not in install + test
     assert (ROOT / install.split()[-1]).is_file()
-    assert readme.index(test) < 1500
+    assert readme.index(test) < 1600
 
 
-def test_the_readme_shows_a_finding_as_it_is_printed_and_leads_to_the_rest_within_a_page() -> None:
+def test_the_readme_shows_findings_as_they_are_printed_and_leads_to_the_rest_within_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^```text\n(.*?)```$", readme, re.MULTILINE | re.DOTALL)[0]
-    command = [sys.executable, "-m", "tclint", "check", "--no-cache", "fixtures/wgmma_unwaited.ptx"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False).stdout
-    assert printed.startswith(shown)
+    shown = re.findall(r"^```text\n(.*?)```$", readme, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(project(tmp_path))
+    for name, frame in zip(("copy", "softmax"), shown, strict=True):
+        printed = invoke("check", "--no-cache", "--color", "never", f"out/{name}.ptx")[1]
+        assert printed.startswith(frame)
     assert len(readme.partition("\n## ")[0].splitlines()) <= 60
 
 

@@ -122,7 +122,7 @@ def test_what_a_copy_overwrites_that_threads_store() -> None:
     code = changed("[empty+8], 1;\n", "[empty+8], 1;\n    mbarrier.init.shared::cta.b64 [spare], 1;\n", code)
     early = changed(WAIT, "", changed(OUT, copy, code))
     (hit,) = replayed(analysed(early))
-    assert hit.message.startswith("overwrites shared memory that ")
+    assert "overwrites shared memory that " in hit.message
     assert "may still be writing" in hit.message
 
 
@@ -252,9 +252,7 @@ def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None
 )
 def test_an_arrival_before_a_copy_is_complete_is_what_is_wrong(done: str, why: str) -> None:
     (finding,) = [f for f in reports(changed("DONE", done, FILLED)) if f.rule.id == "CA001"]
-    assert finding.message.startswith(
-        "arrives at an mbarrier although a cp.async of this thread may not have"
-    )
+    assert "arrives at an mbarrier although a cp.async of this thread may not have" in finding.message
     assert finding.message.endswith(why)
     assert finding.steps[-1].message == "reads it"
 
@@ -281,10 +279,10 @@ def test_copies_of_threads_into_what_others_may_still_read() -> None:
     frees = f"    add.u32 %r9, %r8, %r7;\n    {gives}"
     code = changed(f"    {read}{frees}", f"{frees}    {read}", changed("DONE", "cp.async.wait_all;", FILLED))
     (finding,) = [f for f in reports(code) if f.rule.id == "SM001"]
-    assert finding.message.startswith("overwrites shared memory that ld.shared may still be reading")
+    assert "overwrites shared memory that ld.shared may still be reading" in finding.message
     code = changed("DONE", COMMIT, FILLED)
     (finding,) = [f for f in reports(code) if f.rule.id == "CA001"]
-    assert finding.message.startswith("reads shared memory that only a cp.async writes")
+    assert "reads shared memory that only a cp.async writes" in finding.message
     assert "cp.async.wait_group" in finding.help
     # Whether lanes of one warp have waited is not followed: CA001 does.
     own = changed(".reqntid 64", ".reqntid 32", changed("@%p1 bra use;", "", code))

@@ -19,7 +19,7 @@ def test_the_finding_about_a_deadlocked_wait() -> None:
     assert finding.rule.id == "MB016"
     assert finding.message == (
         "deadlock: phase 0 of mbarrier empty[0] receives 0 of 128 arrivals, and all remaining threads are blocked as"
-        " well"
+        " well (replayed: CTA 0 of 8 with 160 threads; 512 in parameters and memory)"
     )
     assert finding.method is Method.REPLAY
     assert [(s.message, s.role, s.object) for s in finding.steps] == [
@@ -28,6 +28,28 @@ def test_the_finding_about_a_deadlocked_wait() -> None:
         ("blocked: waits for phase 0", "lane 0 of warp 4", "mbarrier empty[0]"),
     ]
     assert finding.help.startswith("start with parity 1")
+
+
+@pytest.mark.parametrize(
+    ("skipping", "why"),
+    [
+        ("    @%p9 bra over;\nGIVEover:\n", "is skipped when rounds != 1"),
+        ("    @!%p9 GIVE", "is not executed when rounds != 1"),
+    ],
+)
+def test_the_finding_about_a_deadlock_is_at_the_arrival_that_is_skipped(skipping: str, why: str) -> None:
+    """The parameter is 512 in the replay; the wait for the stage is a step, and not what is wrong."""
+    given = skipping.replace("GIVE", GIVE if "bra" in skipping else GIVE.lstrip())
+    decided = "    ld.param.u32 %r9, [rounds];\n    setp.ne.u32 %p9, %r9, 1;\n"
+    code = changed(GIVE, decided + given).replace(".reg .pred %p<6>", ".reg .pred %p<10>")
+    (hit,) = replayed(analysed(code))
+    assert hit.message.startswith(
+        f"mbarrier.arrive {why}: deadlock: phase 0 of mbarrier empty[0] receives 0 of "
+    )
+    assert [step.message for step in hit.steps if step.site == hit.site] == [
+        "the arrival that is skipped" if "bra" in skipping else why
+    ]
+    assert any(step.message.startswith("blocked: waits") for step in hit.steps)
 
 
 def test_a_deadlock_is_a_cycle_of_waits_and_the_arrivals_that_follow_them() -> None:
@@ -81,7 +103,10 @@ def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
 def test_the_finding_about_one_arrival_too_many() -> None:
     (hit,) = replayed(replay(changed(GIVE, GIVE.replace("%r28", "%r29"))).model)
     assert hit.rule == "MB016"
-    assert hit.message == "arrives in excess of the count of the mbarrier: phase 1 takes 1 arrival"
+    assert hit.message == (
+        "mbarrier.arrive arrives in excess of the count of the mbarrier: phase 1 takes 1 arrival"
+        " (replayed: CTA 0 of 8 with 160 threads; 512 in parameters and memory)"
+    )
     assert [step.message for step in hit.steps] == [
         "expects 1 arrival in each phase",
         "arrives once more in phase 1",
@@ -90,7 +115,7 @@ def test_the_finding_about_one_arrival_too_many() -> None:
 
 def test_the_finding_about_a_stage_that_is_read_too_early() -> None:
     (hit,) = replayed(replay(pages.block("BK001", "parity_not_flipped")).model)
-    assert hit.message.startswith("reads shared memory that a bulk copy may still be writing")
+    assert "reads shared memory that a bulk copy may still be writing" in hit.message
     assert [(step.message, step.role) for step in hit.steps] == [
         ("starts to fill it", "lane 0 of warp 4"),
         ("waits for its mbarrier; this does not cover the copy", "warps 0-3"),

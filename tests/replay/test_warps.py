@@ -194,7 +194,7 @@ def test_how_many_warps_there_are(directive: str, races: bool) -> None:
 def test_the_findings_about_races_between_warps() -> None:
     findings = check_source(Source.from_bytes(changed(EARLY).encode(), "k.ptx")).findings
     message = (
-        "overwrites shared memory that ld.shared of another warp may still be reading:"
+        "st.shared overwrites shared memory that ld.shared of another warp may still be reading:"
         " no wait in this thread guarantees that it has completed"
     )
     assert [(f.rule.id, f.message) for f in findings] == [("SM001", message)]

@@ -14,7 +14,7 @@ from tests.tools.command import invoke
 from tests.tools.sources import NAMES, edited, project
 
 TRANSPOSE = """\
-warning[SM001] smem-reuse-no-barrier (medium confidence, static and replay): reads shared memory that another warp may \
+warning[SM001] smem-reuse-no-barrier (medium confidence, static and replay): ld.shared reads shared memory that another warp may \
 still be writing: no barrier orders the two
   --> kernels/transpose.cu:12:5 in matrix::transposed<float, 16>
    |
