@@ -40,7 +40,7 @@ def watched() -> Iterator[Mapping[str, Observed]]:
     now: list[Observed] = []
     check, prove, run, execute = pool.check, verdicts._verdict, replay.ReplayMachine.run, machines.Machine.run
 
-    def checked(item: Any, config: Any) -> Any:
+    def checked(item: Any, config: Any, helpers: Any = None) -> Any:  # what helpers do is not observed here
         path, source = item
         now.append({"replays": [], "proofs": [], "executions": []})
         try:

@@ -352,7 +352,7 @@ cycle of waits
   what arrives at mbarrier ping follows the first of these waits
 
 tclint check
-  MB016  deadlock: phase 0 of mbarrier pong receives 0 of 32 arrivals, and all remaining threads are blocked as well  line 41
+  MB016  deadlock: phase 0 of mbarrier pong receives 0 of 32 arrivals, and all remaining threads are blocked as well (replayed: CTA 0 of 8 with 64 threads; 512 in parameters and memory)  line 41
 
 positions
   warp 0  mbarrier.try_wait  line 41

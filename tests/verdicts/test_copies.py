@@ -230,8 +230,8 @@ BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4],
 @pytest.mark.parametrize(
     ("to", "use", "words"),
     [
-        ("%r41", "ld.shared.b32 %r20, [%r4];", "an address in cp.async depends on memory"),
-        ("%r4", BULK, "which bytes cp.async accesses is not known"),
+        ("%r41", "ld.shared.b32 %r20, [%r4];", "an address in cp.async.cg depends on memory"),
+        ("%r4", BULK, "which bytes cp.async.bulk accesses is not known"),
     ],
 )
 def test_a_reason_says_what_is_unknown_of_the_bytes(to: str, use: str, words: str) -> None:
