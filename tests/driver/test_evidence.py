@@ -229,7 +229,7 @@ def test_a_deadlock_confirms_a_finding_about_the_only_mbarrier_in_it() -> None:
 def test_a_deadlock_confirms_a_finding_about_one_of_its_waits() -> None:
     full, empty = wait(8, "arrivals", 1, 2, 8), wait(9, "arrivals", 3, 4, 9)
     assert confirms(claim("MB016", 8), waits=(full, empty))
-    assert confirms(claim("MB016", 1, 8), waits=(full, empty))  # the arrival that is skipped, and who waits for it
+    assert confirms(claim("MB016", 1, 8), waits=(full, empty))  # an arrival is skipped, and 8 waits for it
     assert not confirms(claim("MB016", 1, 7), waits=(full, empty))
     assert not confirms(replace(claim("MB016", 1, 8), waits=True), waits=(full, empty))
 
