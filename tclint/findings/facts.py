@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from tclint._dataclass import dataclass
+from tclint._pattern import pattern
 from tclint.findings.requirements import assumptions
 from tclint.findings.verdicts import Assumption
 
 __all__ = ["Fact", "fact"]
 
-_SHAPE = re.compile(r"\.?reqntid\s*=?\s*(\d+(?:\s*,\s*\d+){0,2})")
-_NUMBER = re.compile(r"([\w$%.]+)\s*=\s*(\d+)")
-_EQUAL = re.compile(r"([\w$%.]+)\s*=\s*([\w$%.]+)")
+_SHAPE = pattern(r"\.?reqntid\s*=?\s*(\d+(?:\s*,\s*\d+){0,2})")
+_NUMBER = pattern(r"([\w$%.]+)\s*=\s*(\d+)")
+_EQUAL = pattern(r"([\w$%.]+)\s*=\s*([\w$%.]+)")
 _MOST = 1 << 31
 """A number of a parameter is less: it is the same whether it is read as signed or as unsigned."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
+from tclint._pattern import pattern
 from tclint.ir.nodes import DECIMAL, Module, Variable
 from tclint.ir.operands import only_short_integers
 
 __all__ = ["faults"]
 
 _FLOAT = rf"0[fF][\da-fA-F]{{8}}|0[dD][\da-fA-F]{{16}}|{DECIMAL}"
-_FLOATS = re.compile(rf"(?<![\w$.%])(?:{_FLOAT})(?![\w$])")
-_INTEGERS = re.compile(r"(?<![\w$.%])(?<![eE][-+])(?:0[xX][\da-fA-F]+|0[bB][01]+|\d+)U?(?![\w$.])")
-_ADDRESS = re.compile(r"(0[xX][\da-fA-F]+\s*\(\s*)?(generic\s*\(\s*)?(?<![\w$%.])([A-Za-z_$%][\w$]*)")
+_FLOATS = pattern(rf"(?<![\w$.%])(?:{_FLOAT})(?![\w$])")
+_INTEGERS = pattern(r"(?<![\w$.%])(?<![eE][-+])(?:0[xX][\da-fA-F]+|0[bB][01]+|\d+)U?(?![\w$.])")
+_ADDRESS = pattern(r"(0[xX][\da-fA-F]+\s*\(\s*)?(generic\s*\(\s*)?(?<![\w$%.])([A-Za-z_$%][\w$]*)")
 _WORDS = frozenset(("generic", "WARP_SZ"))
 _SPACES = (".global", ".const")
 

@@ -14,12 +14,12 @@ left to right.
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
 from functools import cache, cached_property
 from itertools import product, takewhile
 
 from tclint._dataclass import dataclass
+from tclint._pattern import pattern
 
 __all__ = [
     "MODIFIER_KINDS",
@@ -38,38 +38,36 @@ class NotationError(ValueError):
     """A syntax line or a spelling of the ISA table violates the notation."""
 
 
-TYPE = re.compile(r"\.(?!b1024)(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
+TYPE = pattern(r"\.(?!b1024)(?:pred|(?:[usb]|b?f)\d+(?:x\d)?|tf32|u?e\d+m\d(?:p\d)?(?:x\d)?|s2f6(?:x2)?)")
 """A modifier that is the type of an operand; ``.b1024`` is the size of a tensor map."""
 _ORDERED = (
     TYPE,
-    re.compile(r"\.(?:row|col)"),
-    re.compile(r"\.(?:global|shared|local|const|param)(?:::\w+)?"),
-    re.compile(r"\.b\dx16(?:_p\d+)?"),
-    re.compile(r"\.(?:and|xor|popc)"),
-    re.compile(r"\.L2::evict_\w+"),
+    pattern(r"\.(?:row|col)"),
+    pattern(r"\.(?:global|shared|local|const|param)(?:::\w+)?"),
+    pattern(r"\.b\dx16(?:_p\d+)?"),
+    pattern(r"\.(?:and|xor|popc)"),
+    pattern(r"\.L2::evict_\w+"),
 )
 """The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces, formats of
 packed elements, the operations on single bits, priorities in the cache."""
 
 MODIFIER_KINDS = (
     (TYPE, "type"),
-    (re.compile(r"\.(?:r[nzmp]i?|rna|rs)"), "rounding modifier"),
-    (re.compile(r"\.(?:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan)"), "comparison"),
-    (re.compile(r"\.v\d+"), "vector size"),
+    (pattern(r"\.(?:r[nzmp]i?|rna|rs)"), "rounding modifier"),
+    (pattern(r"\.(?:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan)"), "comparison"),
+    (pattern(r"\.v\d+"), "vector size"),
     (
-        re.compile(
-            r"\.(?:global|shared|local|const(?:ant)?|param|s?reg|tex(?:ture)?|surf(?:ace)?)(?:::\w+)?"
-        ),
+        pattern(r"\.(?:global|shared|local|const(?:ant)?|param|s?reg|tex(?:ture)?|surf(?:ace)?)(?:::\w+)?"),
         "state space",
     ),
-    (re.compile(r"\.(?:cta|cluster|gpu|sys)"), "scope"),
-    (re.compile(r"\.(?:relaxed|acquire|release|acq_rel|weak|volatile|sc)"), "memory order"),
-    (re.compile(r"\.m\d+n\d+k\d+"), "shape"),
-    (re.compile(r"\.(?:row|col)"), "layout"),
+    (pattern(r"\.(?:cta|cluster|gpu|sys)"), "scope"),
+    (pattern(r"\.(?:relaxed|acquire|release|acq_rel|weak|volatile|sc)"), "memory order"),
+    (pattern(r"\.m\d+n\d+k\d+"), "shape"),
+    (pattern(r"\.(?:row|col)"), "layout"),
 )
 """The kinds of modifiers that messages name."""
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACES = pattern(r"\{([^{}]*)\}")
 
 
 @cache
@@ -212,7 +210,7 @@ class Syntax:
 @cache
 def _order(modifier: str) -> int:
     """The index in :data:`_ORDERED` of the kind of a modifier; -1 if its position is free."""
-    return next((kind for kind, pattern in enumerate(_ORDERED) if pattern.fullmatch(modifier)), -1)
+    return next((kind for kind, each in enumerate(_ORDERED) if each.fullmatch(modifier)), -1)
 
 
 def keeps_order(modifier: str) -> bool:
@@ -220,8 +218,8 @@ def keeps_order(modifier: str) -> bool:
     return _order(modifier) >= 0
 
 
-_OPCODE = re.compile(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")
-_OPERAND = re.compile(
+_OPCODE = pattern(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")
+_OPERAND = pattern(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)|(?P<memory>\[[^\]]*\])|(?P<name>[A-Za-z][\w-]*(?:\|[A-Za-z][\w-]*)?))"
 )
 

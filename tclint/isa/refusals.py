@@ -7,20 +7,20 @@ wrong, and what is legal in its place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import chain, permutations
 
 from tclint._dataclass import dataclass
+from tclint._pattern import pattern
 from tclint.isa.forms import Form
 from tclint.isa.notation import MODIFIER_KINDS, TYPE, Slot, Syntax, keeps_order
 from tclint.isa.table import Table, split_opcode
 
 __all__ = ["Refusal", "Usage", "nearest_words", "refusal_of"]
 
-_NUMBER = re.compile(r"\d+")
-_NUMERIC = re.compile(r"\.(?:(?P<integer>[us])|t?f|bf|u?e)\d")
+_NUMBER = pattern(r"\d+")
+_NUMERIC = pattern(r"\.(?:(?P<integer>[us])|t?f|bf|u?e)\d")
 _ROUNDING = "rounding modifier"
 _MAX_CHOICES = 8
 """Spellings that a message lists; of more, it lists the first ones."""
@@ -407,7 +407,7 @@ def _disordered(isa: Table, opcode: str, best: _Line) -> Refusal:
 
 def _kind(modifier: str) -> str:
     """What a modifier is, in words: ``rounding modifier``; empty if it is of no kind that has a name."""
-    return next((words for pattern, words in MODIFIER_KINDS if pattern.fullmatch(modifier)), "")
+    return next((words for kind, words in MODIFIER_KINDS if kind.fullmatch(modifier)), "")
 
 
 def _same_kind(a: str, b: str) -> bool:
