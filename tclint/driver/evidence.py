@@ -43,8 +43,8 @@ Where = Literal["pair", "instruction", "operation", "mbarrier", "wait"]
 ``pair``: the instruction and the conflicting access or operation, if there is one, are instructions of the finding.
 ``instruction``: the instruction is the first one of the finding, where it is reported. ``operation``: the pending operation, or the allocation, is one
 of the finding. ``mbarrier``: the first instruction of the finding initialised or used the mbarrier; of a deadlock, every
-mbarrier that threads wait for. ``wait``: a thread waits at the first instruction of the finding, or at a step of one
-about an arrival that is skipped.
+mbarrier that threads wait for. ``wait``: a thread waits at the first instruction of the finding, or for an mbarrier at
+a step of one about an arrival that is skipped.
 """
 
 
@@ -241,6 +241,6 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
         return bool(observation.users) and claim.site in used
     if observation.kind == "deadlock-barrier" and any(w.kind != "barrier" for w in execution.waits):
         return False  # some threads may be missing at the barrier because they wait for something else
-    if observation.kind != "deadlock-barrier" and not claim.waits and site in claim.sites:
-        return True  # the finding is about an arrival that is skipped, and one of its steps is the wait
+    if observation.kind in ("deadlock-arrivals", "deadlock-bytes") and not claim.waits:
+        return site in claim.sites  # an arrival is skipped, and one of the steps is the wait for it
     return site == claim.site

@@ -234,6 +234,12 @@ def test_a_deadlock_confirms_a_finding_about_one_of_its_waits() -> None:
     assert not confirms(replace(claim("MB016", 1, 8), waits=True), waits=(full, empty))
 
 
+@pytest.mark.parametrize(("rule", "kind"), [("CV005", "lanes"), ("CV012", "registers"), ("CV014", "barrier")])
+def test_a_deadlock_at_a_step_confirms_nothing_else(rule: str, kind: str) -> None:
+    assert confirms(claim(rule, 8, 1), waits=(wait(8, kind),))
+    assert not confirms(claim(rule, 1, 8), waits=(wait(8, kind),))
+
+
 def test_threads_that_an_mbarrier_stops_are_not_missing_at_a_barrier() -> None:
     assert confirms(claim("CV001", 8), waits=(wait(8, "barrier"),))
     assert not confirms(claim("CV001", 8), waits=(wait(8, "barrier"), wait(9, "arrivals", 9)))
