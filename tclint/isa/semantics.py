@@ -19,7 +19,7 @@ from typing import Any
 from tclint._dataclass import dataclass
 from tclint._pattern import pattern
 
-__all__ = ["COMPUTE", "Binding", "Compute", "bind", "widen"]
+__all__ = ["COMPUTE", "RELATIONS", "Binding", "Compute", "bind", "widen"]
 
 Binding = Mapping[str, str]
 """Choice name -> spelling, in the order of the syntax line."""
@@ -29,6 +29,13 @@ Compute = Callable[..., int]
 
 COMPUTE: dict[str, Compute] = {}
 """Every function of this module by the name that the ISA table uses."""
+
+RELATIONS: Mapping[str, tuple[str, bool, bool]] = {
+    "eq": ("eq", False, False), "ne": ("eq", False, True),
+    "lt": ("lt", False, False), "ge": ("lt", False, True), "gt": ("lt", True, False), "le": ("lt", True, True),
+    "lo": ("lt", False, False), "hs": ("lt", False, True), "hi": ("lt", True, False), "ls": ("lt", True, True),
+}  # fmt: skip
+"""A comparison of integers -> the canonical one, whether its operands are swapped, and whether it is negated (9.7.6.2)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from tclint.ir.nodes import (
 from tclint.isa.effects import Exchange, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.modes import Modes
-from tclint.isa.semantics import COMPUTE, widen
+from tclint.isa.semantics import COMPUTE, RELATIONS, widen
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import fixed
@@ -71,12 +71,6 @@ _WORD = 4
 _SHARED = frozenset((Constant, AddressOf, ParameterRead, Allocated))
 """Nodes that are the same in all threads of a CTA."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
-_RELATIONS = {
-    # relation -> (canonical relation, swap operands, negate)
-    "eq": ("eq", False, False), "ne": ("eq", False, True),
-    "lt": ("lt", False, False), "ge": ("lt", False, True), "gt": ("lt", True, False), "le": ("lt", True, True),
-    "lo": ("lt", False, False), "hs": ("lt", False, True), "hi": ("lt", True, False), "ls": ("lt", True, True),
-}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -675,9 +669,9 @@ class Registers:
         return value if same else table.intern(Opaque, "cvt", (to, source), (value,))
 
     def _compared(self, match: Match, type_name: str, a: list[Value]) -> Value | None:
-        if match.relation not in _RELATIONS or len(a) < 2:
+        if match.relation not in RELATIONS or len(a) < 2:
             return None
-        canonical, swap, negated = _RELATIONS[match.relation]
+        canonical, swap, negated = RELATIONS[match.relation]
         x, y = (a[1], a[0]) if swap else (a[0], a[1])
         width = type_width(type_name)
         signed = type_name[1:2] == "s"

@@ -35,6 +35,7 @@ from tclint.ir.loops import strongly_connected
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Exchange
+from tclint.isa.semantics import RELATIONS
 from tclint.verdicts.checker import Graph
 from tclint.verdicts.uniform import MOVES
 
@@ -46,10 +47,8 @@ _MAX_COPIES = 4
 _LOCAL = -2
 """What stands for all of local memory among registers."""
 
-
-_RELATIONS = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+Relation = tuple[str, bool, bool]
+"""How a counter compares with a limit, as in :data:`~tclint.isa.semantics.RELATIONS`."""
 
 
 class ObservingLoop(NamedTuple):
@@ -107,27 +106,29 @@ def observing_loops(
             yield ObservingLoop(graph.blocks[site][-1], by, assumed)
 
 
-def _reaches(relation: str, limit: int | None, step: int, width: int, *, signed: bool) -> bool:
+def _reaches(relation: Relation, limit: int | None, step: int, width: int, *, signed: bool) -> bool:
     """Whether a counter of *width* bits that grows by *step* again and again, and wraps, reaches a number in this relation to
     *limit*, wherever it starts and, if *limit* is None, whatever the limit is."""
     numbers = 1 << width
     if step % numbers == 0:
         return False
     gap = step & -step  # it takes all numbers that are so far apart
-    if relation in ("eq", "ne"):
-        return relation == "ne" or gap == 1
-    if limit is None:  # only the limit itself is sure to be in the relation
-        return relation in ("le", "ge") and gap == 1
+    canonical, swapped, negated = relation
+    if canonical == "eq":
+        return negated or gap == 1
+    if limit is None:  # only the limit itself is sure to be in the relation, if it admits equality
+        return negated and gap == 1
     below = (limit + (numbers >> 1 if signed else 0)) % numbers
-    related = {"lt": below, "le": below + 1, "gt": numbers - 1 - below, "ge": numbers - below}
-    return related.get(relation, 0) >= gap
+    related = numbers - 1 - below if swapped else below
+    return (numbers - related if negated else related) >= gap
 
 
-def _is_towards(relation: str, step: int, width: int) -> bool:
+def _is_towards(relation: Relation, step: int, width: int) -> bool:
     """Whether a signed counter that grows by *step* and does not wrap reaches a number in this relation to any limit that it can
     pass."""
     rises = 0 < step % (1 << width) < 1 << (width - 1)
-    return step % (1 << width) != 0 and relation in (("ge", "gt") if rises else ("le", "lt"))
+    canonical, swapped, negated = relation
+    return step % (1 << width) != 0 and canonical == "lt" and (swapped != negated) == rises
 
 
 def _observes(function: Function, site: int, unchanging: Callable[[int], bool]) -> bool:
@@ -250,17 +251,16 @@ class _Loop:
             return None  # it combines the relation with another predicate, or writes its negation as well
         sides = test.named("a"), test.named("b")
         changing = [side for side in sides if isinstance(side, int) and side in self.writers]
-        if len(changing) != 1 or match.element[1] not in "usb":
+        if len(changing) != 1 or match.element[1] not in "usb" or match.relation not in RELATIONS:
             return None
         width = int(match.element[2:])
         limit = sides[1] if changing[0] == sides[0] else sides[0]
-        relation = _RELATIONS.get(match.relation, match.relation)
-        if changing[0] != sides[0]:
-            relation = _MIRRORED.get(relation, relation)
+        canonical, swapped, negated = RELATIONS[match.relation]
+        swapped ^= changing[0] != sides[0]
         step = self._step(changing[0], block, width)
         number = None if limit is None else self.constant(limit, tests[0])
         signed = match.element[1] == "s"
-        leaving = [relation if truth else _NEGATED.get(relation, "") for truth in self._leaving(block)]
+        leaving = [(canonical, swapped, negated is truth) for truth in self._leaving(block)]
         if any(_reaches(each, number, step, width, signed=signed) for each in leaving):
             return frozenset()
         towards = signed and number is None and any(_is_towards(each, step, width) for each in leaving)
