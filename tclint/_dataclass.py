@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from tclint._signals import signals_held
 
 __all__ = ["dataclass"]
 
@@ -95,8 +98,17 @@ class _Deferred:
         self._cls, self._body, self._options = cls, body, options
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        value = self._made()
-        setattr(self._owner, self._name, value)
+        try:
+            with (
+                signals_held()
+            ):  # an interrupt of the exec() that makes a method would make the process die of it at its end
+                value = self._made()
+            setattr(self._owner, self._name, value)
+        except BaseException as error:
+            if self._name not in _METHODS:
+                raise
+            # An operator drops what its lookup of a method raises, that of a signal handler too, and not what a call raises.
+            return partial(_raise, error)
         bind = getattr(type(value), "__get__", None)
         return value if bind is None else bind(value, instance, owner)
 
@@ -167,6 +179,10 @@ class _Deferred:
         made.__qualname__ = f"{self._cls.__qualname__}.__init__"
         made.__annotations__ = {**kinds, "return": None}
         return made
+
+
+def _raise(error: BaseException, *_: object, **__: object) -> None:
+    raise error
 
 
 class _Omitted:

@@ -7,6 +7,7 @@ import importlib
 import pickle
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import KW_ONLY, FrozenInstanceError, field, fields, replace
@@ -113,6 +114,30 @@ def test_definition_with_an_error_is_refused_as_by_the_standard_library() -> Non
         Shared()
     with pytest.raises(TypeError, match="non-default argument"):
         Unordered(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("use", ["one == None", "hash(one)", "repr(one)", "Fresh(1)"])
+def test_what_a_signal_raises_while_a_method_is_made_is_not_dropped(
+    use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Fresh:
+        x: int
+
+    make, one = _dataclass._Deferred._made, object.__new__(Fresh)
+
+    def interrupted(deferred: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return make(deferred)
+
+    names = {"Fresh": Fresh, "one": one}
+    with monkeypatch.context() as patched:
+        patched.setattr(_dataclass._Deferred, "_made", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            eval(use, names)
+    object.__setattr__(one, "x", 1)
+    eval(use, names)
+    assert one == Fresh(1)
 
 
 def test_frozen_instance_refuses_assignment_before_any_other_use() -> None:

@@ -134,8 +134,8 @@ class _Beside:
 
     def start(self, ptxas: str, arguments: Sequence[str]) -> None:
         """Start *ptxas*, if it can be run."""
+        from tclint._signals import signals_held
         from tclint.commands._ptxas import Started
-        from tclint.driver.signals import signals_held
 
         # What a handler raises, it raises when the process is noted, which is then ended.
         with suppress(OSError), signals_held() as before:

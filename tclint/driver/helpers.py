@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Generic, NoReturn, TypeVar
 
-from tclint.driver.signals import POLL_SECONDS, signals_held, take_signals_of_worker
+from tclint._signals import signals_held
+from tclint.driver.signals import POLL_SECONDS, take_signals_of_worker
 
 __all__ = ["Helpers", "Slots", "slots"]
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tclint._signals import signals_held
 from tclint.config.config import Config
 from tclint.driver.helpers import Helpers, Slots, slots
 from tclint.driver.one import Input, debug, internal_error, lint
-from tclint.driver.signals import POLL_SECONDS, signals_held, take_signals_of_worker
+from tclint.driver.signals import POLL_SECONDS, take_signals_of_worker
 from tclint.findings.finding import FileReport, OpenQuestion, SourceComment
 from tclint.syntax.source import Source, SourceError
 
