@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, FrozenInstanceError, field, fields, replace
 from types import FunctionType
 from typing import Any, ClassVar
@@ -116,6 +117,15 @@ def test_definition_with_an_error_is_refused_as_by_the_standard_library() -> Non
         Unordered(1)  # type: ignore[call-arg]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt, which a shell may have made ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("use", ["one == None", "hash(one)", "repr(one)", "Fresh(1)"])
 def test_what_a_signal_raises_while_a_method_is_made_is_not_dropped(
     use: str, monkeypatch: pytest.MonkeyPatch
