@@ -27,10 +27,13 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         return
     if version < target.introduced and (module.functions or module.variables):  # ptxas takes an empty module
         have, need = dotted(version), dotted(target.introduced)
+        wanted = [need for need in needs(module, target) if need.available.on(target)]
+        enough = first_version(wanted, target) or target.introduced
+        more = ", which has everything that this module uses" if enough > target.introduced else ""
         yield AV002.hit(
             span=module.version_span,
             message=f".version {have} does not have .target {target}, which requires .version {need}",
-            help=f"raise .version to {need}", fixes=reversion(module, target.introduced),
+            help=f"raise .version to {dotted(enough)}{more}", fixes=reversion(module, enough),
         )  # fmt: skip
     moved = cache(partial(_moved, module))
     for lacking in grouped(_lacking(module, target, version)).values():
@@ -89,6 +92,9 @@ def _named(instruction: Instruction, what: str, target: Target, version: Version
         named = match.modifiers[:end]
         if not any(accepts.issuperset(named) for accepts in available):
             return "".join((match.syntax.root, *named))
+    forms = (form for form, *_ in table().candidates(instruction.opcode))
+    if any(form is not match.form and not form.available.lacking(target, version) for form in forms):
+        return f"{instruction.opcode} with {len(instruction.operands)} operands"
     return instruction.opcode
 
 
@@ -118,7 +124,8 @@ def _hit(
         need = lacking.available.describe()
         return AV001.hit(
             message=f"{what} is not available on {target}: it requires {need}",
-            help=f"compile for {need}" + (f", or {other}" if other else ""), fixes=fixes, **where,
+            help=f"compile for {'one of these' if ',' in need else need}" + (f", or {other}" if other else ""),
+            fixes=fixes, **where,
         )  # fmt: skip
     needed = lacking.available.version_for(target)
     return AV002.hit(

@@ -284,17 +284,18 @@ def _instead(best: _Line, lines: Sequence[_Line], near: str, everything: Sequenc
         near = near if near in choices else ""
     elif choices:
         choices = usage.fitting(choices, partial(best.replaced, wrong))
-    if near:
+    without = best.replaced(wrong, "")
+    if near and (usage.has(best.replaced(wrong, near)) or not usage.has(without)):
         alike = [m for m in choices if _one_letter_apart(wrong, m)] if kind else []
         return f"did you mean {_choice(alike) if alike else near}?"
     if choices:
         return f"it accepts {_choice(choices)}"
-    without = best.replaced(wrong, "")
-    more = f"write {without}" if usage.takes(without) else _still_lacking(best, lines, usage)
     having = [line for line in lines if wrong in line.syntax.accepts]
     shown = min(having, key=lambda line: line.distance).shown(whole=False) if having else ""
     belongs = f"{wrong} is for {shown}" if shown else ""
-    return "; ".join(filter(None, (more, belongs))) or _syntax([best])
+    if usage.takes(without):
+        return f"{belongs}; without it, write {without}" if belongs else f"write {without}"
+    return "; ".join(filter(None, (_still_lacking(best, lines, usage), belongs))) or _syntax([best])
 
 
 def _still_lacking(best: _Line, lines: Sequence[_Line], usage: Usage) -> str:
@@ -427,8 +428,8 @@ def _numbers(spelling: str) -> list[int]:
 
 def _choice(words: Sequence[str]) -> str:
     """*words* as alternatives: ``.rn, .rz or .rm``."""
-    if len(words) > _MAX_CHOICES:
-        return f"{', '.join(words[:_MAX_CHOICES])} or another of {len(words)}"
+    if len(words) > _MAX_CHOICES + 1:
+        return f"{', '.join(words[:_MAX_CHOICES])} or one of {len(words) - _MAX_CHOICES} more"
     return ", ".join(words[:-1]) + (" or " if len(words) > 1 else "") + words[-1] if words else "nothing"
 
 

@@ -270,10 +270,9 @@ class Availability:
                 families.append(name)
             else:
                 words.append((f"{name} or higher" if p.upwards else name) + before)
-        if families:
-            names = " or ".join(dict.fromkeys(families))
-            words.append(f"{names} (or a later target of the same family)")
-        return ", ".join(dict.fromkeys(words)) or "any target"
+        names = ", ".join(dict.fromkeys((*words, *families)))
+        later = f" or a later target of {'its family' if len({*families}) == 1 else 'their families'}"
+        return names + later * bool(families) or "any target"
 
 
 NEWEST = RELEASED[-1]

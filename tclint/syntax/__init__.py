@@ -489,9 +489,10 @@ def _unended(node: Node) -> SyntaxProblem | None:
 def _ends(statement: Node, error: Node) -> Iterator[int]:
     """Where a *statement* probably ends before or in an *error*, because what follows is on the next line."""
     for node in dict.fromkeys((statement, error)):
-        parts = [
-            c for c in node.children if c.start_byte <= error.end_byte and (c.is_error or not c.is_extra)
-        ]
+        shown = [c for c in node.children if c.is_error or not c.is_extra]
+        parts = [c for c in shown if c.start_byte <= error.end_byte]
+        if _NUMERAL.fullmatch(_text(error)):  # an operand that the next word made unexpected
+            parts += [c for c in shown if c.start_byte > error.end_byte][:1]
         for last, following in zip_longest(parts, parts[1:]):
             first, newline, _ = _text(last).partition(b"\n")
             if (
@@ -512,6 +513,7 @@ def _apart(last: Node, following: Node, statement: str) -> bool:
 
 
 _WORD = re.compile(rb"[\w$%.]+")
+_NUMERAL = re.compile(rb"[-+]?\d[\w.+-]*")
 _GROUP = re.compile(rb"\[[^\[\]]*\]|\{[^{}]*\}")
 """An address or a vector."""
 _NO_OPERANDS = frozenset(("opcode", "guard", "dot_word", "label"))

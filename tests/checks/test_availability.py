@@ -58,6 +58,47 @@ def test_what_a_version_removed_names_no_older_target() -> None:
     assert (finding.help, finding.fixes) == ("on sm_90 use vote.sync with a membermask", ())
 
 
+def test_an_instruction_of_which_the_target_has_fewer_operands_is_named_with_its_operands() -> None:
+    code = text(".reg .f32 %f<5>;\nmin.f32 %f1, %f2, %f3, %f4;\nret;", "8.8", "sm_90")
+    (finding,) = (f for f in lint(code).findings if f.rule.id == "AV001")
+    assert (
+        finding.message == "min.f32 with 4 operands is not available on sm_90: it requires sm_100 or higher"
+    )
+
+
+@pytest.mark.parametrize(
+    ("instruction", "remedy"),
+    [
+        ("fence.proxy.async;", "raise .version to 8.0, which has everything that this module uses"),
+        ("membar.gl;", "raise .version to 7.8"),
+        (
+            "setmaxnreg.inc.sync.aligned.u32 128; fence.proxy.async;",
+            "raise .version to 8.0, which has everything that this module uses",
+        ),
+    ],
+)
+def test_the_version_that_a_target_requires_is_one_that_has_all_that_the_module_uses(
+    instruction: str, remedy: str
+) -> None:
+    first = min(
+        (f for f in lint(text(instruction, "7.0", "sm_90")).findings if f.rule.id == "AV002"),
+        key=lambda f: f.span.start,
+    )
+    assert (first.message, first.help) == (
+        ".version 7.0 does not have .target sm_90, which requires .version 7.8",
+        remedy,
+    )
+
+
+def test_targets_that_a_help_would_name_again_are_these() -> None:
+    (finding,) = (
+        f
+        for f in lint(text("setmaxnreg.inc.sync.aligned.u32 128;\nret;", "8.8", "sm_90")).findings
+        if f.rule.id == "AV001"
+    )
+    assert finding.help.startswith("compile for one of these, or on sm_90 ")
+
+
 def test_a_directive_is_reported_with_the_fix_for_its_version() -> None:
     code = ".version 8.7\n.target sm_90\n.address_size 64\n.entry k()\n.local_maxnreg 32\n{ ret; }\n"
     (finding,) = (f for f in lint(code).findings if f.rule.id == "AV002")
@@ -90,7 +131,7 @@ GIVEN = ".shared .align 128 .b8 s[256]; .shared .b64 m; .global .align 128 .b8 g
         ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 13;", "8.6", "sm_100a",
          "AV002 13 to 15 as elemtype of tensormap.replace requires .version 8.7 on sm_100a; this module has 8.6"),
         ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 13;", "9.0", "sm_90a",
-         "AV001 13 to 15 as elemtype of tensormap.replace is not available on sm_90a: it requires sm_100a, sm_101a, sm_120a, sm_100f or sm_101f or sm_120f (or a later target of the same family)"),
+         "AV001 13 to 15 as elemtype of tensormap.replace is not available on sm_90a: it requires sm_100a, sm_101a, sm_120a, sm_100f, sm_101f, sm_120f or a later target of their families"),
         ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], 12;", "8.6", "sm_100a", ""),
         ("tensormap.replace.tile.elemtype.global.b1024.b32 [g], %r1;", "8.6", "sm_100a", ""),
         ("tensormap.replace.tile.swizzle_mode.global.b1024.b32 [g], 4;", "8.8", "sm_103f",

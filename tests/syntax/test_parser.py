@@ -162,6 +162,17 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (".entry k() { ld.v2.b32 {%r1, %r2}[x]; }", "{%r1, %r2}", "expected `,` after `{%r1, %r2}`"),
         (".entry k() { add.s32 %r1, , %r3; }", ",", "expected an operand before `,`"),
         (".entry k() { bar.sync 0 // x\nret; }", "", "expected `;` after `bar.sync 0`"),
+        (".entry k() { shl.b32 %r1, %r2, -1\nret; }", "", "expected `;` after `shl.b32 %r1, %r2, -1`"),
+        (
+            ".entry k() { mul.f32 %f1, %f2, 0f3F800000 // x\nret; }",
+            "",
+            "expected `;` after `mul.f32 %f1, %f2, 0f3F800000`",
+        ),
+        (
+            ".entry k() { shl.b32 %r1, %r2, 4 4\n, ret; }",
+            "4",
+            "unexpected `4`: expected `,` or `;` after `4`",
+        ),
         (
             ".entry k() { $L\nadd.s32 %r1, 2; }",
             "$L",
