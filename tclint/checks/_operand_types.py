@@ -348,7 +348,7 @@ def _mistyped(type_: str, width: Width) -> str:
 def _sized(register: str, width: Width) -> str:
     """The type of a register that an operand does not accept, and what it must be."""
     have, want = width_of(register), width.bits
-    if have == want:
+    if have == want or (width.wider and have > want > 1):  # not its size, but its kind is wrong
         return f"a {register} register, but the type is {width.type}"
     wanted = "a predicate" if want == 1 else f"a {want}-bit register"
     if width.wider and want > 1:

@@ -41,11 +41,29 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
 
 
 def _lacking(module: Module, target: Target, version: Version) -> Iterator[tuple[Hashable, Need]]:
-    """Each feature that *target* or *version* does not have, with what one hit is about."""
-    for need in needs(module, target):
-        if need.available.lacking(target, version):
-            apart = need.span if need.kind == "directive" else None
-            yield (need.function and id(need.function), need.kind, need.what, need.available, apart), need
+    """Each feature that *target* or *version* does not have, with what one hit is about. Of an instruction that *target*
+    does not have at all, no part is reported: what the most demanding part requires is what the instruction requires."""
+    missed = [need for need in needs(module, target) if need.available.lacking(target, version)]
+    whole: dict[tuple[int, int], Availability] = {}
+    for need in missed:
+        if need.kind == "instruction" and not need.what and not need.available.on(target):
+            whole |= {(id(need.function), site): need.available for site in need.sites}
+    for need in missed if whole else ():
+        for key in {(id(need.function), site) for site in need.sites} & whole.keys():
+            whole[key] = max(whole[key], need.available, key=_oldest)
+    for need in missed:
+        wanted = whole.get((id(need.function), need.sites[0])) if need.sites else None
+        if wanted is not None and not need.available.on(target):
+            if need.what:
+                continue
+            need = need._replace(available=wanted)
+        apart = need.span if need.kind == "directive" else None
+        yield (need.function and id(need.function), need.kind, need.what, need.available, apart), need
+
+
+def _oldest(available: Availability) -> int:
+    """The place of the oldest target that has a feature among all targets."""
+    return next((i for i, target in enumerate(TARGETS) if available.on(target)), len(TARGETS))
 
 
 def _reported(

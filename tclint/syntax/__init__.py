@@ -390,6 +390,10 @@ def _missing(node: Node) -> SyntaxProblem:
     at = node.start_byte if before is None else before.end_byte
     if node.type == ";" and parent is not None and parent.type == "instruction":
         at = next(_ends(parent, node), at)
+    if node.type == "]" and parent is not None and b"{" not in (text := _text(parent)):
+        at = parent.start_byte + len(
+            text.partition(b",")[0].rstrip()
+        )  # only before coordinates is a comma in it
     if parent is not None and parent.start_byte < at:
         message += f" after {_quote(_text(parent)[: at - parent.start_byte])}"
     return SyntaxProblem(at, at, message)
@@ -543,9 +547,10 @@ def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
             return SyntaxProblem(
                 before.start_byte, node.end_byte, f"{_quote(word)} is neither a name nor a constant{reason}"
             )
+        end = "}" if node.parent.type == "vector" else ";"
         return SyntaxProblem(
             node.start_byte, node.end_byte,
-            f"unexpected {_quote(text)}: expected `,` or `;` after {_quote(_text(before))}",
+            f"unexpected {_quote(text)}: expected `,` or `{end}` after {_quote(_text(before))}",
         )  # fmt: skip
     if before is not None and before.type == "opcode" and after is not None and after.is_named:
         start = node.parent.start_byte

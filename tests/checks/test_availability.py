@@ -90,6 +90,17 @@ def test_the_version_that_a_target_requires_is_one_that_has_all_that_the_module_
     )
 
 
+def test_an_instruction_that_a_target_lacks_requires_what_its_most_demanding_part_does() -> None:
+    wait = (
+        ".shared .b64 bar;\n.reg .pred %p<2>;\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;\nret;"
+    )
+    (finding,) = (f for f in lint(text(wait, "8.6", "sm_75")).findings if f.rule.id == "AV001")
+    assert (
+        finding.message == "mbarrier.try_wait.parity is not available on sm_75: it requires sm_90 or higher"
+    )
+    assert finding.help == "compile for sm_90 or higher, or on sm_75 use bar.sync and bar.arrive"
+
+
 def test_targets_that_a_help_would_name_again_are_these() -> None:
     (finding,) = (
         f
@@ -161,7 +172,7 @@ def test_what_an_operand_is_may_require_more_than_the_instruction(
 
 def test_a_suffix_that_lacks_the_value_of_an_operand_is_not_offered() -> None:
     body = "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [g], 4;"
-    (finding, _) = (f for f in lint(text(body, "8.8", "sm_103", GIVEN)).findings if f.rule.id == "AV001")
+    (finding,) = (f for f in lint(text(body, "8.8", "sm_103", GIVEN)).findings if f.rule.id == "AV001")
     assert [fix.message for fix in finding.fixes] == ["use .target sm_103a"]
     assert not [f for f in lint(text(body, "8.8", "sm_103a", GIVEN)).findings if f.rule.id == "AV003"]
 

@@ -156,6 +156,12 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
     [
         (".entry k() {\n add.s32 %r1, %r2\n mov.b32 %r1, 0;\n}", "", "expected `;` after `add.s32 %r1, %r2`"),
         (".entry k() { ld.b32 %r1, [%rd1; }", "", "expected `]` after `[%rd1`"),
+        (".entry k() { st.b32 [%rd1, %r1; }", "", "expected `]` after `[%rd1`"),
+        (
+            ".entry k() { st.v4.b32 [%rd1], {%r1 %r2, %r3, %r4}; }",
+            "%r2",
+            "unexpected `%r2`: expected `,` or `}` after `%r1`",
+        ),
         (".entry k() { ld.b32 %r1, %rd1]; }", "]", "unbalanced `]`"),
         (".entry k() { mov.u32 %r1 %tid.x; }", "%r1", "expected `,` after `%r1`"),
         (".entry k() { cp.async.ca [x] [%rd1], 16; }", "[x]", "expected `,` after `[x]`"),
