@@ -123,7 +123,7 @@ def project(tmp_path: Path) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("src"))
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("src", "*.pyc.*"))
         elif source.exists():
             shutil.copy(source, tmp_path / name)
     if (PACKAGE / "syntax").is_dir():
