@@ -150,7 +150,7 @@ def refusal(ptxas: Path, text: str, target: str) -> str:
 
 TITLE = "Availability of everything else"
 COMMAND = "python -m benchmarks.features --record"
-SLICE = "python -m benchmarks.features --kind directives"
+SLICE = "python -m benchmarks.features --kind directives --name .reqnctapercluster --name .abi_preserve --name .language"
 ABOUT = """\
 Every special register, directive of functions and other feature of the ISA table, in a module of its own, on every target
 that ptxas knows, at the first `.version` that the table allows there, one step below it, 9.1 and the newest: is it

@@ -14,7 +14,7 @@ __all__ = ["ABOUT", "COMMAND", "TITLE", "figure", "summary", "table", "tables"]
 
 TITLE = "Planted faults"
 COMMAND = "python -m benchmarks.mutation --record"
-SLICE = "python -m benchmarks.mutation fixtures/kernels --each 1 --no-ptxas"
+SLICE = "python -m benchmarks.mutation fixtures/kernels --each 1 --no-ptxas --operator wait"
 ABOUT = """\
 One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule at the
 right place? A change that is proven to make no difference is not a fault, and does not count. A fault that only

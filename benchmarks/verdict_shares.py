@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,18 +70,41 @@ def proved(module: Module, function: Function, only: Collection[HazardClass]) ->
     return verdicts(KernelModel(function, module), only=only)
 
 
-def rows(paths: Sequence[Path], only: Collection[HazardClass], journal: Path | None = None) -> Iterator[Row]:
-    """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not judged again."""
+def rows(
+    paths: Sequence[Path], only: Collection[HazardClass], journal: Path | None = None, jobs: int = 1
+) -> Iterator[Row]:
+    """The rows of all kernels of *paths*, which *jobs* processes judge.
+
+    What the *journal* has of this version of tclint is not judged again.
+    """
     known = Journal(journal)
     asked = " ".join((sources(), *sorted(hazard.value for hazard in only)))
-    for path in paths:
-        try:
-            source = Source.read(path)
-        except SourceError:
-            continue
-        judge = partial(lambda of, by: list(_of(of, by, only)), source, path.parent.name)
-        found = known.of(key(source.data, asked), judge)
-        yield from (Row(*row) for row in found)
+    keys = {path: key(data, asked) for path in paths if (data := _read(path))}
+    lacking = {name: path for path, name in reversed(keys.items()) if name not in known.known}
+    chosen = [path for path, name in keys.items() if lacking.get(name) == path]  # each text once
+    with ExitStack() as stack:
+        judge = partial(_judged, only=only)
+        if jobs > 1 and len(chosen) > 1:
+            # They are not forked: this process may have threads, whose locks no other thread would release there.
+            context = get_context("spawn")
+            pool = stack.enter_context(ProcessPoolExecutor(min(jobs, len(chosen)), context))
+            found = pool.map(judge, chosen)
+        else:
+            found = map(judge, chosen)
+        for name in keys.values():
+            yield from (Row(*row) for row in known.of(name, partial(next, found)))
+
+
+def _read(path: Path) -> bytes:
+    """The text of a module; empty if it has none."""
+    try:
+        return Source.read(path).data
+    except SourceError:
+        return b""
+
+
+def _judged(path: Path, only: Collection[HazardClass]) -> list[Row]:
+    return list(_of(Source.read(path), path.parent.name, only))
 
 
 def _of(source: Source, producer: str, only: Collection[HazardClass]) -> Iterator[Row]:

@@ -199,6 +199,7 @@ def main() -> None:
         default=sys.maxsize,
         help="only files up to so many bytes, or those in which faults are planted",
     )
+    parser.add_argument("--jobs", type=int, default=1, help="processes that count what is proved (1)")
     parser.add_argument("--journal", type=Path, help="keep what is found, so that the run can be resumed")
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
@@ -219,7 +220,7 @@ def main() -> None:
     )
     found = list[Row]()
     with suppress(KeyboardInterrupt):  # what was counted until then is shown
-        for row in rows(counted, chosen, options.journal):
+        for row in rows(counted, chosen, options.journal, options.jobs):
             found.append(row)
         for hazard, row in shares(found).items() if options.record else ():
             record("shares", hazard, {"sample": sample, **row}, {})

@@ -24,9 +24,17 @@ os.environ.pop("PYTEST_ADDOPTS", None)  # it is for this run, not for those that
 os.environ["TCLINT_NO_CACHE"] = "1"  # tests replace parts of tclint, and none may see the results of another
 
 
+LONGEST = (
+    "test_real_kernels.py", "test_hardware.py", "test_contributing.py", "test_pre_commit.py", "test_lowered.py",
+    "test_edits.py", "test_rule_pages.py", "test_accepted_operands.py",
+)  # fmt: skip
+"""The files whose slow tests take longest, the longest first."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The file that takes longest comes first: where several processes share the files, none waits for it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_real_kernels.py")
+    """What takes longest comes first: where several processes share the files, none waits for another at the end."""
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 def pytest_collection_finish() -> None:

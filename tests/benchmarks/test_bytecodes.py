@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,15 @@ def test_work_is_counted_by_function() -> None:
     name = next(name for name in few if name.endswith("inner"))
     assert name == "tests/benchmarks/test_bytecodes.py:inner"
     assert many[name] == 2 * few[name] > 0
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["instructions", "lines"])
+def test_each_iteration_of_a_comprehension_counts(lines: bool) -> None:
+    def pairs(number: int) -> int:
+        return sum([a for a in range(number) for _ in range(number)])
+
+    few, many = (bytecodes.count(partial(pairs, number), lines=lines) for number in (40, 80))
+    assert 3.5 < sum(many.values()) / sum(few.values()) < 4.1
 
 
 @pytest.mark.skipif(not hasattr(bytecodes.os, "fork"), reason="each count is made in a copy of this process")

@@ -250,6 +250,25 @@ def test_the_table_counts_classes_and_producers(producers: list[Path]) -> None:
     assert ["two", "1", "1", "0", "0", "0", "0", "0%"] in lines
 
 
+def test_processes_find_what_one_finds(producers: list[Path], tmp_path: Path) -> None:
+    twin = tmp_path / "three" / "k.ptx"
+    twin.parent.mkdir()
+    twin.write_bytes(producers[0].read_bytes())
+    empty = tmp_path / "three" / "none.ptx"
+    empty.write_bytes(b"")
+    paths = [*producers, twin, empty]
+    classes = [HazardClass.WGMMA]
+    alone = list(verdict_shares.rows(paths, classes))
+    assert [(row.producer, row.status) for row in alone] == [
+        ("one", "proved"),
+        ("two", "violated"),
+        ("one", "proved"),
+    ]
+    journal = tmp_path / "journal"
+    assert list(verdict_shares.rows(paths, classes, journal, jobs=2)) == alone
+    assert len(journal.read_text().splitlines()) == 2
+
+
 def test_what_a_journal_has_is_not_proved_again(
     producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,6 +15,7 @@ from tclint._data import modules
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.checks import (
+    Check,
     Hit,
     KernelCheck,
     RuleId,
@@ -39,18 +40,16 @@ from tclint.checks._needs import (
     needs,
 )
 from tclint.findings.edits import resolve
-from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules, default_rules
 from tclint.findings.scales import Method
-from tclint.findings.selection import Request, Selected
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import FormUse
+from tclint.ir.nodes import FormUse, Function
 from tclint.isa.forms import Form
 from tclint.isa.table import table
 from tclint.isa.target import Version
-from tclint.linting.check import check_source
+from tclint.linting import check as driver
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import recording
@@ -79,78 +78,79 @@ def sources() -> Iterator[tuple[Source, Version | None]]:
             yield Source(path.read_bytes(), path.name), None
 
 
-def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -> None:
-    with recording() as asked:
-        for source, toolkit in sources():
-            about = default_rules() | {source.path.partition(".")[0]} & all_rules().keys()
-            check_source(source, Request(Selected(rules=subjects(about), strict=True), toolkit))
-    declared = {each.run: set(each.analyses) for each in kernel_checks()}
-    assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
-        "asked for, not as declared"
-    )
-
-
-def test_a_check_yields_hits_of_its_subjects_only_and_none_where_it_need_not_be_imported() -> None:
-    """So a check of which no subject is selected need not run, nor one that needs what no instruction contains."""
-    found: dict[KernelCheck, set[str]] = {}
-    gated = 0
+def models() -> Iterator[tuple[Source, KernelModel]]:
+    """The functions of the sources. No check over modules that is left out has a hit in them."""
     for source, toolkit in sources():
         module, _ = analyse(source)
+        uses = [use for function in module.functions for use in function.uses]
+        omitted = [each for each in module_checks() if each not in module_checks(uses)]
+        assert [hit for each in omitted for hit in each.run(module, toolkit)] == [], source.path
         for function in (inline(f, inlinable(module)) for f in module.functions):
-            if not function.instructions or function.errors:
-                continue
-            needed_here = kernel_checks(function.uses)
-            model = KernelModel(function, module, toolkit)
-            for each in kernel_checks():
-                hits = list(each.run(model))
+            if function.instructions and not function.errors:
+                model = KernelModel(function, module, toolkit)
+                model.by_letter = True
+                yield source, model
+
+
+def of_subject(hits: Sequence[Hit], subject: str, source: Source, function: Function) -> list[object]:
+    """The hits with a *subject*, each with what its fixes are in the text."""
+    return [
+        (replace(hit, fixes=(), provided=None), resolve(source, function, hit.fixes, note=False))
+        for hit in hits
+        if hit.subject == subject
+    ]
+
+
+def left_out(model: KernelModel, each: Check[KernelCheck], hits: Sequence[Hit], source: Source) -> bool:
+    """Whether a check has fewer hits where it is run for one of its subjects; those with the subject must be there."""
+    fewer = False
+    for subject in each.subjects:
+        own = KernelModel(model.function, model.module, model.toolkit)
+        own.by_letter, own.on = model.by_letter, frozenset((subject,))
+        alone = list(each.run(own))
+        expected, found = (of_subject(some, subject, source, model.function) for some in (hits, alone))
+        assert found == expected, f"{subject} in {source.path}"
+        fewer |= len(alone) < len(hits)
+    return fewer
+
+
+def test_checks_ask_find_and_leave_out_what_they_declare_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check asks for the analyses that it declares, and yields hits of its subjects.
+
+    So a check of which no subject is selected need not run, nor one that needs what no instruction contains. It may leave
+    out what only its other rules need (:meth:`KernelModel.wants`), and nothing else.
+    """
+    wanted: list[tuple[str, ...]] = []
+    wants = KernelModel.wants
+    monkeypatch.setattr(
+        KernelModel, "wants", lambda model, *rules: wanted.append(rules) or wants(model, *rules)
+    )
+    found: dict[KernelCheck, set[str]] = {}
+    gated = 0
+    fewer = set()
+    with recording() as asked:
+        recorded = list(zip(kernel_checks(), driver.kernel_checks(), strict=True))
+        for source, model in models():
+            needed_here = kernel_checks(model.function.uses)
+            for each, noting in recorded:
+                wanted.clear()
+                hits = list(noting.run(model))
                 found.setdefault(each.run, set()).update(hit.subject for hit in hits)
                 if each not in needed_here:
                     gated += 1
                     assert not hits, f"{each.run} in {source.path}"
+                if wanted and hits and left_out(model, each, hits, source):
+                    fewer.add(each.run.__name__)
             model.release()
-        uses = [use for function in module.functions for use in function.uses]
-        left_out = [each for each in module_checks() if each not in module_checks(uses)]
-        assert [hit for each in left_out for hit in each.run(module, toolkit)] == [], source.path
     assert gated > 1000
+    assert {
+        each.run: asked[each.run] for each in kernel_checks() if asked[each.run] != set(each.analyses)
+    } == {}
     assert [each.run for each in kernel_checks() if not found[each.run] <= each.subjects] == []
+    assert "tensor_memory_hazards" in fewer
     replays = [each for each in kernel_checks() if each.method is Method.REPLAY]
     assert set.union(*(found[each.run] for each in replays)) > {"MB016"}
     assert all({"BK001", "SM001"}.isdisjoint(each.subjects) for each in replays)
-
-
-@pytest.mark.slow
-def test_a_rule_has_the_same_hits_when_it_is_checked_alone() -> None:
-    """A check may leave out what only its other rules need (:meth:`KernelModel.wants`), and nothing else."""
-    shorter = set()
-    for source, toolkit in sources():
-        module, _ = analyse(source)
-        for function in module.functions if not module.errors else ():
-            checks_here = (
-                kernel_checks(function.uses) if function.instructions and not function.errors else ()
-            )
-            model = KernelModel(function, module, toolkit)
-            for each in checks_here:
-                hits = list(each.run(model))
-                for subject in each.subjects if hits and len(each.subjects) > 1 else ():
-                    own = KernelModel(function, module, toolkit)
-                    own.on = frozenset((subject,))
-                    alone = list(each.run(own))
-                    expected, found = (
-                        [
-                            (
-                                replace(hit, fixes=(), provided=None),
-                                resolve(source, function, hit.fixes, note=False),
-                            )
-                            for hit in some
-                            if hit.subject == subject
-                        ]
-                        for some in (hits, alone)
-                    )
-                    assert found == expected, f"{subject} in {source.path}"
-                    if len(alone) < len(hits):
-                        shorter.add(each.run.__name__)
-            model.release()
-    assert "tensor_memory_hazards" in shorter
 
 
 def nothing(model: KernelModel) -> Iterator[Hit]:

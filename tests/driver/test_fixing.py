@@ -20,15 +20,10 @@ from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.driver import fixing, pool, rewriting
 from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
-from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, Fix
-from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
-from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
-from tclint.ir.frontend import analyse
 from tclint.linting import check
-from tclint.linting.check import check_source
 from tclint.linting.subsumption import related
 from tclint.syntax.source import Source
 from tests.tools.pages import block as page_block
@@ -120,28 +115,6 @@ def test_an_unsafe_fix_is_made_only_when_it_is_asked_for() -> None:
     done = apply_fixes(source, Config(), unsafe=True)
     assert b".target sm_90a" in done.source.data
     assert "AV001" in {f.rule.id for f in done.fixed}
-
-
-@pytest.mark.parametrize("rule", all_rules().values(), ids=lambda rule: rule.id)
-def test_no_safe_fix_of_a_note_adds_an_instruction_or_changes_an_operand(rule: Rule) -> None:
-    """The code of a note works: another wait, fence, barrier or commit could only slow it down."""
-    selected = Selected(rules=frozenset(all_rules()))
-    for block in (*rule.examples, *rule.corrections):
-        text = block.code.encode()
-        report = check_source(Source(text, "k.ptx"), Request(selected, rule.toolkit))
-        for finding in report.findings:
-            for fix in finding.fixes if finding.severity is Severity.INFO else ():
-                assert not fix.safe or _operands(joined(text, fix.edits)) == _operands(text), finding.rule.id
-
-
-def _operands(text: bytes) -> list[object]:
-    """The first words and the operands of all instructions, without the modifiers of the former."""
-    module, _ = analyse(Source(text, "k.ptx"))
-    return [
-        (instruction.opcode.partition(".")[0], instruction.operands)
-        for function in module.functions
-        for instruction in function.instructions
-    ]
 
 
 def test_a_note_counts_no_fix_as_safe_until_strict_makes_it_a_warning(

@@ -59,7 +59,7 @@ def said(report: FileReport) -> tuple[object, ...]:
     return report.status, report.problems, report.findings, report.entries
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None:
     random = Random(seed)
     texts = sorted(FIXTURES.glob("*.ptx"))

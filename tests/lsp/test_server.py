@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from click import ClickException
 from click.testing import CliRunner
 
+from tests.tools import command
 from tests.tools.support import HOPPER, before_the_wait, kernel, lint, module
 
 pytest.importorskip("pygls", reason="the language server needs pygls")
@@ -59,12 +61,34 @@ def capabilities(*, pull: bool = True, encoding: str | None = None, **workspace:
     )
 
 
-@pytest_lsp.fixture(config=ClientServerConfig(server_command=[sys.executable, "-m", "tclint", "lsp"]))
+PROCESS = ClientServerConfig(server_command=[sys.executable, "-m", "tclint", "lsp"])
+
+
+class Forked(ClientServerConfig):  # type: ignore[misc]
+    """A server in a fork of this process, which has imported and prepared most of what it needs."""
+
+    async def start(self, devtools: str | None = None) -> LanguageClient:
+        client = self.client_factory()
+        client.child, port = command.served(("lsp",), Path.cwd(), os.environ)
+        await client.start_tcp("127.0.0.1", port)
+        return client
+
+
+@pytest_lsp.fixture(config=Forked([]) if hasattr(os, "fork") else PROCESS)
 async def client(lsp_client: LanguageClient) -> AsyncIterator[None]:
     lsp_client.messages = []  # type: ignore[attr-defined]
     yield
     if lsp_client.capabilities is not None:
         await lsp_client.shutdown_session()
+    if child := getattr(lsp_client, "child", 0):
+        await asyncio.to_thread(os.waitpid, child, 0)
+        lsp_client.protocol.writer.close()
+
+
+@pytest_lsp.fixture(config=PROCESS)
+async def process(lsp_client: LanguageClient) -> AsyncIterator[None]:
+    yield
+    await lsp_client.shutdown_session()
 
 
 async def start(
@@ -117,6 +141,13 @@ def place(text: str, words: str, inside: int = 0) -> t.Position:
 
 def of(diagnostics: list[t.Diagnostic]) -> list[tuple[Any, int]]:
     return [(d.code, d.range.start.line) for d in diagnostics]
+
+
+@pytest.mark.asyncio
+async def test_the_command_is_a_server(process: LanguageClient) -> None:
+    await start(process)
+    open_(process, WRONG)
+    assert "WG001" in [d.code for d in (await pull(process)).items]
 
 
 # ---------------------------------------------------------------- diagnostics

@@ -90,8 +90,7 @@ def run(where: str, command: str, expected: list[str], project: Path) -> None:
     done = subprocess.run(
         [sys.executable, *(() if program == "python" else ("-m", program)), *args],
         cwd=project,
-        env=environment
-        | {"PYTHONPATH": str(project), "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment | {"PYTHONPATH": str(project), "PYTHONIOENCODING": "utf-8"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -120,11 +119,11 @@ WALKTHROUGHS = CONTRIBUTING | of_page("docs/architecture.md")
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the project that runs: with the compiled grammar, wherever it is installed."""
+    """A copy of the project that runs: with the compiled grammar, wherever it is installed, and with the bytecode there is."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "src"))
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("src", "*.pyc.*"))
         elif source.exists():
             shutil.copy(source, tmp_path / name)
     if (PACKAGE / "syntax").is_dir():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import pytest
@@ -20,9 +20,9 @@ FILE = re.compile(r"`([\w./]+\.(?:py|toml|md|js))`")
 """A file in a page: `replay/machine.py`."""
 
 
-def definitions(node: ast.AST) -> Iterator[str]:
-    """The names that the statements below *node* define, import or assign, attributes of objects included."""
-    for each in ast.walk(node):
+def definitions(some: Iterable[ast.AST]) -> Iterator[str]:
+    """The names that *some* nodes define, import or assign, attributes of objects included."""
+    for each in some:
         match each:
             case ast.FunctionDef(name) | ast.ClassDef(name):
                 yield name
@@ -43,18 +43,24 @@ def modules() -> dict[str, ast.Module]:
 
 
 @cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """All nodes of a module: to walk it takes longer than what is asked of them."""
+    return tuple(ast.walk(modules()[module]))
+
+
+@cache
 def defined(module: str) -> frozenset[str]:
     """The names that a module defines or imports."""
-    return frozenset(definitions(modules()[module]))
+    return frozenset(definitions(nodes(module)))
 
 
 @cache
 def members() -> dict[str, set[str]]:
     """The members of each class of the package, with those of its bases."""
-    classes = [c for tree in modules().values() for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
+    classes = [c for module in modules() for c in nodes(module) if isinstance(c, ast.ClassDef)]
     found: dict[str, set[str]] = {}
     for each in classes:
-        found.setdefault(each.name, set()).update(definitions(each))
+        found.setdefault(each.name, set()).update(definitions(ast.walk(each)))
     changed = True
     while changed:
         changed = False
@@ -88,13 +94,13 @@ def resolves(reference: str, module: str) -> bool:
 @cache
 def local(module: str) -> frozenset[str]:
     """The names that a module defines or imports, with the members of its classes."""
-    classes = (c.name for c in ast.walk(modules()[module]) if isinstance(c, ast.ClassDef))
+    classes = (c.name for c in nodes(module) if isinstance(c, ast.ClassDef))
     return defined(module).union(*(members()[c] for c in classes))
 
 
-def docstrings(tree: ast.Module) -> Iterator[str]:
+def docstrings(module: str) -> Iterator[str]:
     """The docstrings of a module and of what it defines, those after assignments included."""
-    for node in ast.walk(tree):
+    for node in nodes(module):
         match node:
             case ast.Expr(ast.Constant(str(text))):
                 yield text
@@ -102,10 +108,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 def test_what_a_docstring_refers_to_exists() -> None:
     references = [
-        (module, name)
-        for module, tree in modules().items()
-        for text in docstrings(tree)
-        for name in ROLE.findall(text)
+        (module, name) for module in modules() for text in docstrings(module) for name in ROLE.findall(text)
     ]
     assert len(references) > 100
     assert [f"{module}: {name}" for module, name in references if not resolves(name, module)] == []

@@ -95,9 +95,3 @@ def test_a_row_is_needed_by_the_test_that_it_names(row: str, monkeypatch: pytest
     test = by_name()[rows()[row].needed_by]
     with pytest.raises((AssertionError, StopIteration, ValueError)):
         run(test)
-
-
-@pytest.mark.slow  # each of them is a test itself
-@pytest.mark.parametrize("name", sorted({row.needed_by for row in rows().values()}))
-def test_the_test_that_a_row_names_passes_with_the_table(name: str) -> None:
-    run(by_name()[name])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import click
 from click.testing import CliRunner
@@ -53,9 +55,7 @@ def forked(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(text.encode())
         given.seek(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of xdist hold no lock of tclint
-            child = os.fork()
+        child = _fork()
         if not child:
             _become(arguments, cwd, env, (given, out, err))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -68,8 +68,35 @@ def forked(
         )
 
 
+def served(arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> tuple[int, int]:
+    """``tclint`` in a fork of this process, whose input and output are a connection that it waits for.
+
+    Its process id, which is to be waited for, and the port of 127.0.0.1.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        child = _fork()
+        if not child:
+            listener.settimeout(TIMEOUT)
+            connection, _ = listener.accept()
+            connection.settimeout(None)
+            with open(os.devnull, "wb") as nowhere:
+                _become(arguments, cwd, env, (connection, connection, nowhere))
+    return child, port
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of xdist hold no lock of tclint
+        return os.fork()
+
+
+class _Stream(Protocol):
+    def fileno(self) -> int: ...
+
+
 def _become(
-    arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], streams: tuple[IO[bytes], ...]
+    arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], streams: tuple[_Stream, ...]
 ) -> NoReturn:
     """Makes a forked process the command, and ends it."""
     code: object = 70
@@ -92,6 +119,7 @@ def _become(
     except BaseException:  # noqa: BLE001 - no second process may return to the tests
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):  # a server closes what it writes to
+                stream.flush()
         os._exit(code if isinstance(code, int) else 70)
