@@ -26,7 +26,7 @@ from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
-from tclint.values.nodes import AddressOf, Loaded, ParameterRead
+from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, ParameterRead
 
 __all__ = ["Search", "ShapedConflict", "in_all_launches", "undoubted_races"]
 
@@ -178,16 +178,22 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
     shapes = _shapes(model)
-    if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
+    fewer = MAX_MODELLED_INSTRUCTIONS // len(model.function.instructions)
+    if fewer < min(len(shapes), len(_USUAL)):
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)
         return []
     left: list[ShapedConflict] | None = None
     understood = model.values.one_dimensional
-    for at, shape in enumerate(shapes):
+    idle, tried = list[tuple[int, ...]](), list[tuple[int, ...]]()
+    for at, shape in enumerate(shapes[:fewer]):
         shaped = model.shaped(shape)
         if not shaped.fact(SharedByBound).fits:
             continue
+        if not model.values.one_dimensional and not _stores(shaped):
+            idle.append(shape)
+            continue
+        tried.append(shape)
         understood = understood or any(
             map(_fits_in_rows, chain((shaped,), map(model.shaped, shapes[at + 1 :])))
         )
@@ -203,7 +209,27 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
         ]
         if not left:
             return []
-    return left or []
+    return [each if each.condition else each._replace(condition=_unlike(idle, tried)) for each in left or ()]
+
+
+def _stores(shaped: KernelModel) -> bool:
+    """Whether a thread of the CTA stores to shared memory: a kernel may do without it in small CTAs."""
+    rank, block_of, context_of = shaped.cfg.rank, shaped.cfg.block_of, shaped.views.context_of
+    return any(context_of(i).threads & shaped.cta for i in shaped.shared.writers if block_of[i] in rank)
+
+
+def _unlike(idle: list[tuple[int, ...]], tried: list[tuple[int, ...]]) -> str:
+    """What distinguishes the shapes that were *tried* from those that are *idle*, in words that follow *if*."""
+    if not idle:
+        return ""
+    for axis, name in enumerate("xyz"):
+        most = max(shape[axis] for shape in idle)
+        if all(shape[axis] > most for shape in tried):
+            return f"the CTA has more than {most} threads along {name}"
+    most = max(map(prod, idle))
+    if all(prod(shape) > most for shape in tried):
+        return _more_than(most)
+    return f"the CTA has {' by '.join(map(str, tried[0]))} threads"
 
 
 def _for_more(found: ShapedConflict, threads: int) -> ShapedConflict:
@@ -286,8 +312,8 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     most = model.function.most_threads or T.LIMIT
     if model.values.one_dimensional:
         return [(x,) for x in _SIZES if x <= most]
-    sides = [1 << k for k in range(11)]
-    flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
+    powers = [1 << k for k in range(11)]
+    flat = dict.fromkeys((*_USUAL, *product(powers, powers), *_ODD))
     shapes = [
         (x, y, z) for z in ((1, 2, 4) if _deep(model) else (1,)) for x, y in flat if 32 < x * y * z <= most
     ]
@@ -299,7 +325,52 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
         for t, _ in values.linear(a.address)[0]
     }
     rows = [axis for axis, name in enumerate(AXES) if values.special(name) in terms]
-    return [shape for shape in shapes if all(shape[axis] > 1 for axis in rows)]
+    sides, unit = _stated_sides(model)
+    return [
+        shape
+        for shape in shapes
+        if all(shape[axis] > 1 for axis in rows)
+        and shape[0] % unit == 0
+        and all(shape[axis] == side for axis, side in sides.items())
+    ]
+
+
+def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
+    """Axis -> the threads along it, where a kernel states them to compute lanes and warps, and what divides those along x.
+
+    ``(y * 32 + x) / 32`` and ``(y * 32 + x) % 32`` are a warp and a lane only in rows of 32 threads, and ``ntid.x / 32``
+    leaves out threads of rows that are no multiple of that.
+    """
+    values, stated, unit = model.values, dict[int, set[int]](), 1
+    x, y, z, width = (values.special(name) for name in (*AXES, "%ntid.x"))
+    for part in _divided_by_warps(model):
+        terms = dict(values.linear(part)[0])
+        row, plane = terms.get(y, 0), terms.get(z, 0)
+        if terms == {width: 1}:
+            unit = WARP
+        elif terms.get(x) == 1 and row > 1:
+            stated.setdefault(0, set()).add(row)
+            if plane and plane % row == 0:
+                stated.setdefault(1, set()).add(plane // row)
+    return {axis: found.pop() for axis, found in stated.items() if len(found) == 1}, unit
+
+
+def _divided_by_warps(model: KernelModel) -> Iterator[int]:
+    """What is divided by the size of a warp, for an address in shared memory or for which threads access it."""
+    values, executed = model.values, model.fact(ExecutionGuarantee)
+    made = set[int]()
+    for site in model.shared.sites:
+        if model.cfg.block_of[site] in model.cfg.rank:
+            made.update(access.address for access in model.shared.accesses(site))
+            made.update(executed.deciding(site))
+    for value in values.subexpressions(*made):
+        node = values.node(value)
+        if type(node) is Masked and node.mask == WARP - 1:
+            yield node.value
+        elif type(node) is Arithmetic and node.name == "shr":
+            shifted, by = node.operands
+            if values.constant_of(by) == WARP.bit_length() - 1:
+                yield shifted
 
 
 def _deep(model: KernelModel) -> bool:

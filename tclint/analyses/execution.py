@@ -162,10 +162,12 @@ class ExecutionGuarantee:
         if site not in self._users:
             model = self.model
             threads, needed = 0, not model.instruction(site).writes
+            every = T.full(model.values.threads)
             for user, guard_depends in model.transitive_users(site):
                 threads |= model.views.context_of(user).threads
                 needed = needed or not self._data_dependent(user, guarded=not guard_depends)
-            every = T.full(model.values.threads)
+                if needed and threads == every:
+                    break  # the result of a load may reach thousands of uses around a loop
             used = T.whole(threads, 32) if model.instruction(site).writes else every
             self._users[site] = used if needed else 0
         return self._users[site]

@@ -9,7 +9,7 @@ common is :mod:`.warp_memory`, and what a store leaves as it was is :mod:`.uncha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.extents import Extents
@@ -27,7 +27,7 @@ from tclint.analyses.plausibility import (
 )
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import same_value, stored_by_all, written_back
-from tclint.analyses.warp_memory import Swept, atomic, may_be_one_warp, volatile
+from tclint.analyses.warp_memory import Swept, atomic, may_be_one_warp, plain, volatile
 from tclint.dataflow import Path
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import Barrier
@@ -119,6 +119,8 @@ def _races(
     )
     if not (here and there) or _by_atomics(model, first.site, second.site):
         return False
+    if _paces_loop(since, first, second) or _paces_loop(since, second, first):
+        return False
     if second.later and not _holds_data(model, first):
         return False
     if memory.by_input(first) and memory.by_input(second):
@@ -144,6 +146,59 @@ def _by_atomics(model: KernelModel, first: int, second: int) -> bool:
     """Whether one of two accesses is atomic, and the other one is, or is volatile."""
     one, two = atomic(model, first), atomic(model, second)
     return (one or two) and all(atom or volatile(model, i) for atom, i in ((one, first), (two, second)))
+
+
+def _paces_loop(since: SinceBarrier, read: SharedAccess, count: SharedAccess) -> bool:
+    """Whether a plain *read* of a counter decides nothing but how often a loop iterates in which threads *count* atomically.
+
+    A thread that reads too early does one iteration more or less, which no other thread waits for: the loop has no
+    synchronisation. The test before the first iteration is of the same kind.
+    """
+    model, cfg = since.model, since.model.cfg
+    if read.writes or not atomic(model, count.site) or not plain(model, read.site):
+        return False
+    tests = _tests(model, read.site)
+    loops = [cfg.loops[head] for head in cfg.enclosing_loops(cfg.block_of[count.site])]
+    paced = next((loop for loop in loops if any(_leaves(model, loop, read.address))), None)
+    if not tests or paced is None:
+        return False
+    waits = {cfg.block_of[site] for site in since.ends if cfg.block_of[site] in cfg.rank}
+    return all(test in paced or _is_deciding(model, test, paced) for test in tests) and not any(
+        _is_deciding(model, test, waits) for test in tests
+    )
+
+
+def _tests(model: KernelModel, read: int) -> set[int]:
+    """The blocks of the branches that the result of *read* decides; none if it is used in another way, or not at all."""
+    users = list(model.transitive_users(read))
+    deciding = all(guarded and model.instruction(user).flow for user, guarded in users)
+    return {model.cfg.block_of[user] for user, _ in users} if deciding else set()
+
+
+def _leaves(model: KernelModel, loop: Collection[int], address: int) -> Iterator[bool]:
+    """For each read in *loop* from *address*, whether its result decides only whether *loop* iterates again."""
+    cfg = model.cfg
+    for site in model.shared.sites:
+        if cfg.block_of[site] in loop and any(
+            not a.writes and a.address == address for a in model.shared.accesses(site)
+        ):
+            tests = _tests(model, site)
+            yield bool(tests) and all(
+                any(edge.target not in loop for edge in cfg.successors[test]) for test in tests
+            )
+
+
+def _is_deciding(model: KernelModel, test: int, blocks: Collection[int]) -> bool:
+    """Whether the branch of block *test* decides, by itself or by what it leads to, whether one of *blocks* is executed."""
+    work, seen = list(blocks), set(blocks)
+    for block in work:
+        for edge in model.cfg.control_dependences(block):
+            if edge.source == test:
+                return True
+            if edge.source not in seen:
+                seen.add(edge.source)
+                work.append(edge.source)
+    return False
 
 
 def _in_all_iterations(since: SinceBarrier, access: SharedAccess, resolve: Resolve) -> Swept:

@@ -231,10 +231,19 @@ class Certainty(Trial):
 
 def ending(cfg: CFG) -> frozenset[int]:
     """The blocks in which a thread may end otherwise than by an exit: by a trap, or in a function that it calls."""
+    return failing(cfg) | _calling(cfg, lambda callee: callee not in SYSTEM_CALLS)
+
+
+def failing(cfg: CFG) -> frozenset[int]:
+    """The blocks in which a thread ends the launch: by a trap, or by an assertion that fails."""
+    return _calling(cfg, ASSERTION.__eq__).union(filter(cfg.aborts, cfg.order))
+
+
+def _calling(cfg: CFG, counts: Callable[[str], bool]) -> frozenset[int]:
+    """The blocks that call one of the functions whose names count; an unknown one has the name ""."""
     instructions = cfg.function.instructions
     calls = (i for use in cfg.function.uses if use.flow for i in use.sites if instructions[i].flow == "call")
-    unknown = {cfg.block_of[i] for i in calls if instructions[i].callee not in SYSTEM_CALLS - {ASSERTION}}
-    return frozenset(unknown.union(filter(cfg.aborts, cfg.order)))
+    return frozenset(cfg.block_of[i] for i in calls if counts(instructions[i].callee or ""))
 
 
 def _limits(node: Compare) -> range:

@@ -23,6 +23,7 @@ from tclint.ir.cfg import CFG, Edge
 from tclint.isa.special_registers import WARP, Triple
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.certainty import failing
 from tclint.values.nodes import Compare, FloatConstant, Loaded, ParameterRead, SpecialRead, Unmodelled
 from tclint.values.steering import equated, forced
 from tclint.values.trials import FRACTION, TYPICAL, Made, Trial
@@ -311,7 +312,7 @@ class Divergence:
     def parts(self, trial: Trial, ask: Question) -> Split | None:
         """Which lanes of the warp of *trial* execute the instruction, and which do not."""
         yes, no, leaving = self._ways(trial, ask)
-        if not yes or not no:
+        if not yes or not no or self._fails(trial):
             return None
         reaching, others = (sum(1 << trial.first + lane for lane in some) for some in (yes, no))
         return Split(trial, reaching, others, ask.predicate, leaving)
@@ -328,9 +329,17 @@ class Divergence:
                 reaching |= whole
             elif no and not yes:
                 others, leaving = others | whole, leaving | leaves
-        if not reaching or not others:
+        if not reaching or not others or self._fails(trial):
             return None
         return Split(trial, reaching, others, ask.predicate, bool(leaving))
+
+    def _fails(self, trial: Trial) -> bool:
+        """Whether a lane ends the launch by a trap or a failed assertion, which excludes the numbers of *trial*."""
+        return any(1 in trial.reaching(block) for block in self._failures)
+
+    @cached_property
+    def _failures(self) -> frozenset[int]:
+        return failing(self.cfg)
 
     def _ways(self, trial: Trial, ask: Question) -> tuple[list[int], list[int], bool]:
         """The lanes that execute an instruction, or once more, those that do not, and whether these leave its loop."""

@@ -692,26 +692,31 @@ def test_a_counter_that_other_warps_still_add_to(body: str, wrong: bool) -> None
     assert all(hit[:2] == ("SM001", Confidence.MEDIUM) for hit in hits)
 
 
-def test_a_counter_is_read_after_the_loop_that_tests_it() -> None:
-    """The test in the loop may be a hint, but the value after the loop is the result."""
+@pytest.mark.parametrize(("between", "tested"), [("", False), ("bar.sync 1;", True)])
+def test_a_counter_is_read_after_the_loop_that_tests_it(between: str, tested: bool) -> None:
+    """The test in the loop is a hint, unless threads that read different values wait for each other there, but the value
+    after the loop is the result."""
     body = f"""
-    mov.u32 %r8, 0;
+    ld.shared.u32 %r10, [tile];
+    setp.ge.u32 %p5, %r10, %r9;
+    @%p5 bra done;
 next:
+    {between}
     {COUNT}
     ld.shared.u32 %r10, [tile];
     setp.lt.u32 %p5, %r10, %r9;
     @%p5 bra next;
+done:
     @!%p0 bra on;
     ld.shared.u32 %r6, [tile];
 on:
     """
     text = module(kernel(f"{START}\n{body}\n{USE}\nret;"), header=HEADER)
-    reads = [f for f in by_rule(lint(text), "SM001") if "reads" in f.message]
-    lines = {text.encode()[: f.span.start].count(b"\n") for f in reads}
-    assert {text.splitlines()[line].split(",")[0].strip() for line in lines} == {
-        "ld.shared.u32 %r10",
-        "ld.shared.u32 %r6",
-    }
+    lines = {text.encode()[: f.span.start].count(b"\n") for f in by_rule(lint(text), "SM001")}
+    reported = {text.splitlines()[line].split(",")[0].strip() for line in lines}
+    assert "ld.shared.u32 %r6" in reported
+    assert ("ld.shared.u32 %r10" in reported) is tested
+    assert len(reported) == 1 + tested
 
 
 def test_a_warp_that_arrives_is_ordered_before_those_that_wait() -> None:
@@ -1114,12 +1119,57 @@ ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %
             ),
             False,
         ),
-        (tiled(before="") + "mov.u32 %r12, 0;\n" * 2000, True),
+        (tiled(before="") + "mov.u32 %r12, 0;\n" * 5000, True),
     ],
 )
 def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
     assert not found(body, directives="")
     assert bool(found(body, directives=".reqntid 16, 16")) is large
+
+
+@pytest.mark.parametrize(
+    ("row", "most", "condition"),
+    [
+        # Rows of one warp return early; those of 48 threads are not what a kernel that counts whole warps is made for.
+        ("mov.u32 %r11, %r0;", "mov.u32 %r13, %ntid.x;", "if the CTA has more than 32 threads along x"),
+        # The lanes and warps are those of rows of 16 threads.
+        ("mad.lo.u32 %r11, %r10, 16, %r0;", "mov.u32 %r13, %ntid.x;\nmul.lo.u32 %r13, %r13, %r14;", ""),
+    ],
+)
+@pytest.mark.parametrize(("barrier", "wrong"), [("", True), ("bar.sync 0;", False)])
+def test_one_value_of_each_warp_in_several_dimensions(
+    row: str, most: str, condition: str, barrier: str, wrong: bool
+) -> None:
+    """The first lane of each warp stores its value, and the first threads read as many as there are warps."""
+    base = "mad.lo.u32 %r12, %r10, 128, sums;" if condition else "mov.u32 %r12, sums;"
+    early = "setp.le.u32 %p7, %r13, 32;\n@%p7 bra done;" if condition else ""
+    body = f"""
+    .shared .align 16 .b8 sums[4096];
+    mov.u32 %r10, %tid.y;
+    mov.u32 %r14, %ntid.y;
+    {row}
+    {most}
+    {early}
+    {base}
+    and.b32 %r3, %r11, 31;
+    shr.u32 %r4, %r11, 5;
+    setp.ne.u32 %p5, %r3, 0;
+    mad.lo.u32 %r4, %r4, 4, %r12;
+    @%p5 bra stored;
+    st.shared.u32 [%r4], %r9;
+stored:
+    {barrier}
+    shr.u32 %r5, %r13, 5;
+    setp.ge.u32 %p6, %r11, %r5;
+    @%p6 bra done;
+    mad.lo.u32 %r3, %r3, 4, %r12;
+    ld.shared.u32 %r6, [%r3];
+    st.global.u32 [%rd1], %r6;
+done:
+    """
+    reports = found(body, directives="")
+    assert bool(reports) is wrong
+    assert all(hit[1] is Confidence.MEDIUM and condition in hit[2] for hit in reports)
 
 
 def test_a_shape_in_which_no_thread_stores_what_is_read_is_not_meant() -> None:

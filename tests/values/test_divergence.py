@@ -35,7 +35,8 @@ STEP = st.one_of(
 
 def split(code: str, threads: str = ".reqntid 128") -> Split | None:
     """How lanes part at the last branch of *code*, of which some skip the vote before ``out``."""
-    kernel = model(f"{code}\n@%p0 bra out;\nvote.sync.any.pred %p9, %p8, -1;\nout:\nret;", directives=threads)
+    body = f"{code}\n@%p0 bra out;\nvote.sync.any.pred %p9, %p8, -1;\nout:\nret;"
+    kernel = model(body, before=".extern .func __assertfail;", directives=threads)
     cfg = kernel.cfg
     site = max(i for i, each in enumerate(kernel.function.instructions) if each.opcode.startswith("vote"))
     edge: Edge = next(e for e in cfg.predecessors[cfg.block_of[site]] if e.predicate >= 0)
@@ -163,3 +164,12 @@ def test_exchanges_make_values_the_same_or_not(code: str, parts: bool) -> None:
 def test_the_way_to_a_branch_holds_with_the_same_numbers(guard: str, bound: str) -> None:
     found = split(f"ld.param.u32 %r1, [number]; mov.u32 %r0, %tid.x;\n{guard}\nsetp.ge.u32 %p0, %r0, %r1;")
     assert (found is not None) == bool(bound)
+
+
+@pytest.mark.parametrize("failure", ["trap;", "call.uni __assertfail;"])
+def test_numbers_for_which_the_kernel_aborts_are_not_tried(failure: str) -> None:
+    """``if (n % 32 != 0) __trap();``: lanes do not part at ``tid >= n`` in any launch that succeeds."""
+    checked = f"and.b32 %r2, %r1, 31; setp.eq.u32 %p1, %r2, 0; @%p1 bra whole; {failure}\nwhole:"
+    code = "ld.param.u32 %r1, [number]; mov.u32 %r0, %tid.x;\n{}\nsetp.ge.u32 %p0, %r0, %r1;"
+    assert split(code.format("")) is not None
+    assert split(code.format(checked)) is None
