@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from tclint.executor.recorded import read
 from tclint.executor.results import compared
 from tclint.executor.run import Execution, Policy, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
+from tclint.executor.stored_types import Piece, pieces
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
 from tclint.ir.nodes import Function, Memory, Module, Symbol
@@ -169,11 +171,8 @@ def _read(path: Path, options: RunOptions) -> LaunchFile:
     file = read(path)
     if options.type and file.recorded is None:
         raise RunError("--type needs a recorded launch")
-    if options.tolerance is None:
-        return replace(file, element_type=options.type)
-    if file.recorded is not None and not options.type:
-        raise RunError("--tolerance needs --type, the type of the values in a recorded launch")
-    return replace(file, element_type=options.type, tolerance=options.tolerance)
+    tolerance = file.tolerance if options.tolerance is None else options.tolerance
+    return replace(file, element_type=options.type, tolerance=tolerance)
 
 
 def _given(
@@ -197,7 +196,7 @@ def _given(
         result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
     if len(executions) == len(file.launches) and executions[-1].end == "done":
-        found, maps = compared(file, arrays)
+        found, maps, rounded = compared(file, arrays, partial(_pieces, file, executions[-1].function, module))
         result.differences += [f"{text} ({how})" for text in found]
         if maps:
             these, are = ("maps", "are") if maps > 1 else ("map", "is")
@@ -206,15 +205,20 @@ def _given(
             changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
             what = (
                 "byte for byte"
-                if not file.element_type
-                else f"within rounding as {file.element_type}"
+                if not rounded
+                else f"within rounding as {', '.join(rounded)}"
                 if file.tolerance is None
-                else f"within {file.tolerance:g} as {file.element_type}"
+                else f"within {file.tolerance:g} as {', '.join(rounded)}"
             )
             result.notes.append(
                 f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"
             )
     return arrays
+
+
+def _pieces(file: LaunchFile, function: Function, module: Module) -> Mapping[int, tuple[Piece, ...]]:
+    """What a recorded launch of *function* stores in each allocation, by address."""
+    return {} if file.recorded is None else pieces(function, module, file.recorded)
 
 
 def _limits(recorded: Recording, module: Module) -> Iterator[str]:

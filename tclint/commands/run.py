@@ -42,7 +42,8 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, se
     "--type",
     "element_type",
     metavar="NAME",
-    help="Type of the values, such as bf16, as which the results of a recorded launch are compared; else bytes are.",
+    help="Type of the values, such as bf16, as which the results of a recorded launch are compared. Without it, "
+    "those that the kernel stores, where all stores through a pointer have one floating-point type, else bytes.",
 )
 @click.option(
     "--strict",
