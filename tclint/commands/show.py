@@ -63,10 +63,10 @@ def command(
     isolated: bool,
     **options: Any,
 ) -> int:
-    """Draw a kernel, or all kernels below a folder, as self-contained HTML pages.
+    """Draw a kernel, or those of a folder, as HTML pages.
 
     The page shows the control flow with the threads that execute each block, the operations that may be in flight at
-    each instruction, the barriers, and the findings with their paths. It needs only a browser. KERNEL is a PATH as for
+    each instruction, the barriers, and the findings with their paths. It needs only a browser, and loads nothing. KERNEL is a PATH as for
     check; if it contains several kernels, select one with --entry. For FOLDER, each kernel has a page, and index.html lists
     them with their findings, verdicts and costs, those with the gravest findings first.
 

@@ -81,8 +81,14 @@ async def initialized(ls: Server, params: types.InitializedParams) -> None:
 
 @_handles(types.SHUTDOWN)
 def shutdown(ls: Server, params: None) -> None:
+    ls.shut_down = True
     for uri in [*ls.documents]:
         ls.documents[uri].version = -1
+
+
+@_handles(types.EXIT)
+def exit_asked(ls: Server, params: None) -> None:
+    ls.code = 0 if ls.shut_down else 1
 
 
 @_handles(types.WORKSPACE_DID_CHANGE_CONFIGURATION)

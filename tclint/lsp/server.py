@@ -81,6 +81,10 @@ class Server(LanguageServer):
         self.root: Path | None = None
         """The folder of the workspace; None if the client has none."""
         self.symbols = WorkspaceSymbols()
+        self.shut_down = False
+        """Whether the client has asked for the shutdown."""
+        self.code = 0
+        """The exit code of the server."""
         self._worker = ThreadPoolExecutor(1, "tclint")
         self._reported: dict[str, tuple[str, list[types.Diagnostic]]] = {}
         """Document -> the result id of its last diagnostics, and these diagnostics."""
@@ -92,10 +96,14 @@ class Server(LanguageServer):
 
     # ---------------------------------------------------------------- the client
 
-    def serve(self, stream: BinaryIO) -> None:
-        """Answers the messages in *stream* on standard output until its end."""
+    def serve(self, stream: BinaryIO) -> int:
+        """Answers the messages in *stream* on standard output until its end; returns the exit code.
+
+        That is 1 if the client asks for the exit without a shutdown before, as the protocol has it.
+        """
         log_plainly()
         self.start_io(Messages(stream, self._refuse))  # type: ignore[arg-type]
+        return self.code
 
     def _refuse(self, error: JsonRpcException) -> None:
         assert isinstance(self.protocol, MessageProtocol)

@@ -1103,6 +1103,22 @@ async def test_a_server_is_initialised_once(client: LanguageClient) -> None:
         await client.initialize_async(t.InitializeParams(capabilities()))
 
 
+@pytest.mark.parametrize(("methods", "code"), [(["shutdown", "exit"], 0), (["exit"], 1)])
+def test_an_exit_without_a_shutdown_is_an_error(methods: list[str], code: int) -> None:
+    messages = [
+        {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+    ]
+    messages += [
+        {"id": 2, "method": method} if method == "shutdown" else {"method": method} for method in methods
+    ]
+    bodies = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
+    sent = b"".join(b"Content-Length: %d\r\n\r\n" % len(body) + body for body in bodies)
+    done = subprocess.run(
+        [sys.executable, "-m", "tclint", "lsp"], input=sent, stdout=subprocess.PIPE, timeout=60, check=False
+    )
+    assert done.returncode == code
+
+
 @pytest.mark.skipif(os.name != "posix", reason="only there is the process of the client watched")
 def test_the_server_ends_with_the_process_of_its_client_though_its_input_stays_open() -> None:
     editor = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
