@@ -1143,3 +1143,15 @@ def test_the_server_ends_with_the_process_of_its_client_though_its_input_stays_o
         for process in (editor, server):
             process.kill()
             process.communicate()
+
+
+@pytest.mark.asyncio
+async def test_a_hint_names_the_parity_of_the_phase_that_is_waited_for(client: LanguageClient) -> None:
+    text = LOOP.replace("    ret;", "    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 1;\n    ret;")
+    await start(client)
+    open_(client, text)
+    whole = t.Range(t.Position(0, 0), t.Position(text.count("\n"), 0))
+    found = await client.text_document_inlay_hint_async(
+        t.InlayHintParams(t.TextDocumentIdentifier(URI), whole)
+    )
+    assert "waits for the phase with parity 1" in "".join(str(hint.label) for hint in found or ())
