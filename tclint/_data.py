@@ -1,4 +1,4 @@
-"""Where the data folders ``rules`` and ``queries`` are, which modules are found by being there, and when tclint started."""
+"""Where the data folders ``rules``, ``queries`` and ``docs`` are, which modules are found by being there, and when tclint started."""
 
 from __future__ import annotations
 

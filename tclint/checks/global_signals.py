@@ -10,7 +10,7 @@ orders nothing with another CTA, and is not atomic for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tclint.analyses.global_scopes import GlobalScopes, NarrowAccess
 from tclint.analyses.global_signals import GlobalObservation, GlobalSignals, Word
@@ -106,6 +106,7 @@ def _unacquired(
         site=site,
         message=f"{model.name(site)} {what} {lacking}",
         steps=(
+            *_other_side(signals, seen, path.end, word),
             Mark(site, _OWN_CTA if narrow else f"orders no other access after the {word.value}"),
             *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),
@@ -121,6 +122,23 @@ def _unacquired(
     )
     shown = seen.stated or narrow or signals.passed_on_without_fence(seen, path.end)
     return hit if shown else hit.unshown(Severity.WARNING)
+
+
+def _other_side(signals: GlobalSignals, seen: GlobalObservation, read: Site, word: Word) -> Iterator[Mark]:
+    """The write, in another CTA, of what *read* reads, and the signal that announces it; nothing if the kernel has none."""
+    for signal in signals.signals(seen):
+        if signals.within_cta(signal, seen):
+            continue
+        write = next((write for write, each in signals.announced(signal, seen) if each == read), None)
+        if write is None:
+            continue
+        yield Mark(write, "writes the data, in another CTA", aside=True)
+        if signal != seen.site:
+            verb = "adds to" if _combines(signals.model, signal) else "sets"
+            verb = "gives back" if word is Word.LOCK else verb
+            lacks = "" if _unordered(signals, signal, (write,)) is None else ", and releases nothing either"
+            yield Mark(signal, f"{verb} the {word.value} there{lacks}", aside=True)
+        return
 
 
 @check(MO005, MO007, analyses=(GlobalSignals,))
@@ -150,10 +168,8 @@ def _unreleased(
     """The hit for a *signal* with no release between the writes of the data and it; None if there is one."""
     model = signals.model
     instruction = model.instruction(signal)
-    if instruction.order.releases and instruction.wide:
-        return None
     plain = [write for write, read in pairs if not signals.only_strong(write, read)]
-    found = signals.unreleased(signal, plain) or signals.unreleased(signal, (write for write, _ in pairs))
+    found = _unordered(signals, signal, plain) or _unordered(signals, signal, [write for write, _ in pairs])
     if found is None:
         return None
     write, barriers, path = found
@@ -176,6 +192,14 @@ def _unreleased(
     match = instruction.match
     stated = match is not None and spelled_order(match.modifiers) is Order.RELAXED
     return hit if narrow or (stated and write in plain) else hit.unshown(Severity.WARNING)
+
+
+def _unordered(
+    signals: GlobalSignals, signal: Site, writes: Collection[Site]
+) -> tuple[Site, tuple[Site, ...], Path] | None:
+    """:meth:`GlobalSignals.unreleased`, or None if the *signal* itself releases to other CTAs."""
+    instruction = signals.model.instruction(signal)
+    return None if instruction.order.releases and instruction.wide else signals.unreleased(signal, writes)
 
 
 def _set_without_release(model: KernelModel, signal: Site, word: Word, narrow: bool) -> str:

@@ -1,7 +1,7 @@
 """The tools of ``tclint mcp``: each call runs a command of tclint in a process of its own, with limits.
 
-The process gets a copy of the kernel, in a folder of its own, and options that this module writes; a call chooses values
-only. Its result is the JSON that the command writes.
+The process gets a copy of each kernel, in a folder of its own, and options that this module writes; a call chooses values
+only. Its result is the JSON that the command writes, in which a kernel has the path that the call passed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
+from tclint._data import data
 from tclint._read import read_file, size_words
 from tclint._version import __version__
 from tclint.driver.processes import kill
@@ -42,6 +43,17 @@ KernelPath = Annotated[
 ]
 KernelText = Annotated[str | None, Field(description="The PTX itself, instead of a path.")]
 Entry = Annotated[str | None, Field(description="The name of the kernel, if there are several.")]
+Rules = Annotated[list[str] | None, Field(description="Rules to check: ids, names, families, prefixes.")]
+
+
+class _Kernel(NamedTuple):
+    """A kernel of a call."""
+
+    name: str
+    """The name of its copy."""
+    shown: str
+    """What the call named it."""
+    data: bytes
 
 
 class Tools:
@@ -57,28 +69,56 @@ class Tools:
         self,
         path: KernelPath = None,
         text: KernelText = None,
-        select: Annotated[
-            list[str] | None, Field(description="Rules to check: ids, names, families, prefixes.")
-        ] = None,
+        select: Rules = None,
         pedantic: Annotated[bool, Field(description="Also report findings of low confidence.")] = False,
         verdict: Annotated[bool, Field(description="Also state what is proved of each kernel.")] = False,
     ) -> CallToolResult:
-        """Lint a kernel. The result follows docs/check.schema.json: findings with place, cause and fix, and an outcome."""
-        options = [f"--select={rule}" for rule in select or ()]
-        options += ["--pedantic"] * pedantic + ["--verdict"] * verdict
-        common = ("--isolated", "--no-cache", "--jobs=1", *self._max_input(), "--output-format=json")
-        return await self._called("check", [*common, *options], self._kernel(path, text))
+        """Lint a kernel: findings with place, cause and fix, and an outcome."""
+        options = ["--pedantic"] * pedantic + ["--verdict"] * verdict
+        return await self._document("check", [*self._linting(select), *options], [self._kernel(path, text)])
+
+    async def fix(
+        self,
+        path: KernelPath = None,
+        text: KernelText = None,
+        select: Rules = None,
+        unsafe: Annotated[
+            bool, Field(description="Also apply fixes that may change what the program computes.")
+        ] = False,
+    ) -> CallToolResult:
+        """Apply the fixes of findings to a copy of a kernel: its new text, and what is left. No file is changed."""
+        options = ["--fix", *["--unsafe-fixes"] * unsafe]
+        kernel = self._kernel(path, text)
+        with _folder() as folder:
+            document = await self._called("check", [*self._linting(select), *options], folder, [kernel])
+            data = read_file(os.path.join(folder, "input", kernel.name), _MAX_OUTPUT)
+        try:
+            fixed = data.decode()
+        except UnicodeDecodeError:
+            raise ToolError(f"{kernel.shown}: fixes are for texts only") from None
+        return _result({"changed": data != kernel.data, "text": fixed, "report": document})
 
     async def explain(
         self, rules: Annotated[list[str], Field(description="Ids or names, such as WG001.", min_length=1)]
     ) -> CallToolResult:
         """Show what rules find, why it is wrong, and how to correct it."""
-        return await self._called("explain", ["--output-format=json"], None, rules)
+        return await self._document("explain", ["--output-format=json"], (), rules)
+
+    async def isa(
+        self,
+        opcode: Annotated[
+            str, Field(description="An opcode, such as wgmma.mma_async, or the first part of some.")
+        ],
+    ) -> CallToolResult:
+        """Show the forms of an instruction, with operands, availability and meaning."""
+        with _folder() as folder:
+            output = await self._output("isa", (), folder, (), (opcode,))
+        return _result({"text": output.decode()})
 
     async def hang(
         self,
         at: Annotated[
-            list[str],
+            list[str] | str,
             Field(
                 description="Where threads are: lines of the PTX (72), of its source (kernel.cu:41), with a number of warps"
                 " (72x4) or for one warp of a CTA (0:3=72).",
@@ -89,10 +129,47 @@ class Tools:
         text: KernelText = None,
         entry: Entry = None,
     ) -> CallToolResult:
-        """Explain a hang from where its threads are. The result follows docs/hang.schema.json."""
-        options = [f"--at={position}" for position in at] + self._entry(entry)
-        return await self._called(
-            "hang", [*options, *self._max_input(), "--output-format=json"], self._kernel(path, text)
+        """Explain a hang from where its threads are."""
+        options = [f"--at={position}" for position in _several(at)] + self._entry(entry)
+        return await self._document(
+            "hang", [*options, *self._max_input(), "--output-format=json"], [self._kernel(path, text)]
+        )
+
+    async def barriers(
+        self,
+        path: KernelPath = None,
+        text: KernelText = None,
+        objects: Annotated[
+            list[str] | str | None,
+            Field(
+                description="Only these mbarriers (full, full[4]), CTA barriers (by number) or the cluster barrier."
+            ),
+        ] = None,
+        at: Annotated[
+            list[int] | int | None, Field(description="Only what the instructions in these lines use.")
+        ] = None,
+        entry: Entry = None,
+    ) -> CallToolResult:
+        """Show which threads of a kernel wait for which: mbarriers, barriers, shared memory, the events of each role."""
+        options = [f"--object={each}" for each in _several(objects)]
+        options += [f"--at={line}" for line in ([at] if isinstance(at, int) else at or ())]
+        return await self._document(
+            "barriers",
+            [*options, *self._entry(entry), *self._max_input(), "--output-format=json"],
+            [self._kernel(path, text)],
+        )
+
+    async def diff(
+        self,
+        old_path: KernelPath = None,
+        old_text: KernelText = None,
+        new_path: KernelPath = None,
+        new_text: KernelText = None,
+    ) -> CallToolResult:
+        """Compare the synchronisation, the copies and the findings of two versions of a kernel."""
+        kernels = [self._kernel(old_path, old_text, "old_"), self._kernel(new_path, new_text, "new_")]
+        return await self._document(
+            "diff", ["--isolated", *self._max_input(), "--output-format=json"], kernels
         )
 
     async def run(
@@ -113,8 +190,8 @@ class Tools:
         options = [f"--schedule={schedule}", f"--seconds={seconds}", *self._entry(entry)]
         if launch is not None:
             options.append(f"--launch={self._recording(launch)}")
-        return await self._called(
-            "run", [*options, *self._max_input(), "--output-format=json"], self._kernel(path, text)
+        return await self._document(
+            "run", [*options, *self._max_input(), "--output-format=json"], [self._kernel(path, text)]
         )
 
     # ---------------------------------------------------------------- inputs
@@ -125,18 +202,26 @@ class Tools:
     def _entry(self, entry: str | None) -> list[str]:
         return [] if entry is None else [f"--entry={entry}"]
 
-    def _kernel(self, path: str | None, text: str | None) -> tuple[str, bytes]:
-        """The name and the contents of the kernel of a call. Raises ToolError."""
+    @staticmethod
+    def _linting(select: Sequence[str] | None) -> list[str]:
+        """The options of ``tclint check``, apart from those that a call chooses."""
+        rules = [f"--select={rule}" for rule in select or ()]
+        return ["--isolated", "--no-cache", "--jobs=1", "--output-format=json", *rules]
+
+    def _kernel(self, path: str | None, text: str | None, prefix: str = "") -> _Kernel:
+        """The kernel of a call, whose arguments begin with *prefix*. Raises ToolError."""
         if (path is None) == (text is None):
-            raise ToolError("pass either path or text")
+            raise ToolError(f"pass either {prefix}path or {prefix}text")
         if path is None:
             data = (text or "").encode("utf-8", "surrogatepass")
             if len(data) > self._limit:
-                raise ToolError(f"text: it has more than {size_words(self._limit)}, the limit of --max-input")
-            return "kernel.ptx", data
+                raise ToolError(
+                    f"{prefix}text: it has more than {size_words(self._limit)}, the limit of --max-input"
+                )
+            return _Kernel(f"{prefix}kernel.ptx", f"{prefix}text", data)
         found = self._allowed(path)
         try:
-            return found.name, read_file(found, self._limit)
+            return _Kernel(prefix + found.name, path, read_file(found, self._limit))
         except (OSError, ValueError) as error:
             raise ToolError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
@@ -165,34 +250,59 @@ class Tools:
 
     # ---------------------------------------------------------------- processes
 
+    async def _document(
+        self, name: str, options: Sequence[str], kernels: Sequence[_Kernel], arguments: Sequence[str] = ()
+    ) -> CallToolResult:
+        """The document that a command writes about *kernels* or *arguments*, as a result. Raises ToolError."""
+        with _folder() as folder:
+            return _result(await self._called(name, options, folder, kernels, arguments))
+
     async def _called(
         self,
         name: str,
         options: Sequence[str],
-        kernel: tuple[str, bytes] | None,
+        folder: str,
+        kernels: Sequence[_Kernel],
         arguments: Sequence[str] = (),
-    ) -> CallToolResult:
-        """The result of a command on *kernel*, its name and contents, or on *arguments*. Raises ToolError."""
-        with TemporaryDirectory(prefix="tclint-", ignore_cleanup_errors=True) as folder:
-            if kernel is not None:
-                # Below the folder in which the process runs: Python would import modules from that folder.
-                inside = Path(folder, "input")
-                inside.mkdir()
-                (inside / kernel[0]).write_bytes(kernel[1])
-                arguments = (f"input/{kernel[0]}",)
-            command = (sys.executable, "-m", "tclint", name, *options, "--", *arguments)
-            if any("\0" in word for word in command):
-                raise ToolError("a NUL character in an argument")
-            output, errors = await self._executed(command, folder)
-        try:
-            document = json.loads(output)
-        except ValueError:
+    ) -> dict[str, Any]:
+        """The document that a command writes, with the paths of *kernels* as the call named them. Raises ToolError."""
+        options = [*options, *self._max_input()] if name == "check" else options
+        output = await self._output(name, options, folder, kernels, arguments)
+        written = json.loads(output)
+        document: Any = written if isinstance(written, dict) else {"rules": written}
+        for kernel in kernels:
+            document = _renamed(document, f"input/{kernel.name}", kernel.shown)
+        assert isinstance(document, dict)
+        return document
+
+    async def _output(
+        self,
+        name: str,
+        options: Sequence[str],
+        folder: str,
+        kernels: Sequence[_Kernel],
+        arguments: Sequence[str] = (),
+    ) -> bytes:
+        """What a command prints about copies of *kernels*, which are made below *folder*, or about *arguments*.
+
+        Raises ToolError if it prints nothing but errors.
+        """
+        # Below the folder in which the process runs: Python would import modules from that folder.
+        inside = Path(folder, "input")
+        inside.mkdir()
+        for kernel in kernels:
+            (inside / kernel.name).write_bytes(kernel.data)
+        paths = [f"input/{kernel.name}" for kernel in kernels]
+        command = (sys.executable, "-m", "tclint", name, *options, "--", *paths, *arguments)
+        if any("\0" in word for word in command):
+            raise ToolError("a NUL character in an argument")
+        output, errors = await self._executed(command, folder)
+        if not output.strip():
             words = " ".join(errors.decode(errors="replace").split()).rpartition("Error: ")[2]
-            raise ToolError(shortened(words, _MAX_MESSAGE) or "no result") from None
-        if not isinstance(document, dict):
-            document = {"rules": document}
-        content = TextContent(type="text", text=json.dumps(document))
-        return CallToolResult(content=[content], structured_content=document)
+            for kernel in kernels:
+                words = words.replace(f"input/{kernel.name}", kernel.shown)
+            raise ToolError(shortened(words, _MAX_MESSAGE) or "no result")
+        return output
 
     async def _executed(self, command: Sequence[str], folder: str) -> tuple[bytes, bytes]:
         """What a process writes to its two outputs. It is killed at the limits. Raises ToolError."""
@@ -238,14 +348,68 @@ def _started(command: Sequence[str], folder: str, outputs: Sequence[str]) -> sub
         )  # fmt: skip
 
 
+def _folder() -> TemporaryDirectory[str]:
+    """A folder for the process of one call."""
+    return TemporaryDirectory(prefix="tclint-", ignore_cleanup_errors=True)
+
+
+def _several(values: Sequence[str] | str | None) -> Sequence[str]:
+    """The values of an argument that may be a single one."""
+    return [values] if isinstance(values, str) else values or ()
+
+
+def _renamed(value: Any, path: str, shown: str) -> Any:
+    """*value*, a part of a JSON document, with *shown* in place of *path* in all its strings."""
+    if isinstance(value, dict):
+        return {key: _renamed(each, path, shown) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_renamed(each, path, shown) for each in value]
+    return value.replace(path, shown) if isinstance(value, str) else value
+
+
+def _result(document: dict[str, Any]) -> CallToolResult:
+    content = TextContent(type="text", text=json.dumps(document))
+    return CallToolResult(content=[content], structured_content=document)
+
+
+def _schema(name: str) -> dict[str, Any]:
+    """The JSON schema of what the tool *name* returns."""
+    if name in _KEYS:
+        return _object(_KEYS[name])
+    found: dict[str, Any] = json.loads(read_file(data("docs") / f"{name}.schema.json"))
+    return found
+
+
+def _object(keys: Mapping[str, str]) -> dict[str, Any]:
+    properties = {key: {"type": type} for key, type in keys.items()}
+    return {"type": "object", "required": [*keys], "properties": properties}
+
+
+_KEYS = {
+    "explain": {"rules": "array"},
+    "fix": {"changed": "boolean", "text": "string", "report": "object"},
+    "isa": {"text": "string"},
+    "run": {"path": "string", "launches": "array", "notes": "array", "differences": "array"},
+}
+"""The keys of results that no page has a schema for."""
+
+
 def serve(tools: Tools) -> None:
     """Serves a client over standard input and output until it closes them."""
     server: Any = MCPServer(
         "tclint",
         version=__version__,
         log_level="WARNING",
-        instructions="Lints NVIDIA PTX: check first, explain what is unclear, run or hang to see a defect happen.",
+        instructions="Lints NVIDIA PTX: check first, explain what is unclear, fix what has a fix, run or hang to see a defect "
+        "happen, barriers and diff to understand a kernel.",
     )
-    for tool in (tools.check, tools.explain, tools.hang, tools.run):
-        server.add_tool(tool)
+    reads = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    for tool in (
+        tools.check, tools.explain, tools.fix, tools.isa, tools.hang, tools.barriers, tools.diff, tools.run,
+    ):  # fmt: skip
+        server.add_tool(tool, annotations=reads)
+    for tool in server._tool_manager.list_tools():  # the SDK takes a schema from Python types alone
+        tool.fn_metadata.output_schema = _schema(tool.name)
     server.run("stdio")

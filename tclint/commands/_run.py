@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint._write import OutputError, refuse, write
 from tclint.commands._counts import count_lines, counts_json
+from tclint.driver.hazards import is_note
 from tclint.executor.assume import ParameterUses
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Array, LaunchError, LaunchFile, beside, metadata_of, triton_beside
+from tclint.executor.observations import Observation
 from tclint.executor.outputs import Outputs
 from tclint.executor.recorded import read
 from tclint.executor.results import compared
 from tclint.executor.run import Execution, Policy, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
+from tclint.executor.stored_types import Piece, pieces
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
-from tclint.ir.nodes import Memory, Module, Symbol
+from tclint.ir.nodes import Function, Memory, Module, Symbol
 from tclint.recording import Recording
 from tclint.report.formats._style import printable
+from tclint.report.summary import count
 from tclint.syntax.source import Source
 
 __all__ = ["Invocation", "RunError", "RunOptions", "render_json", "render_text", "run"]
@@ -51,8 +57,27 @@ class RunOptions:
     """The largest difference from a result; None for that of the launch file."""
     count: bool = False
     """Whether what accesses to memory cost is counted."""
+    strict: bool = False
+    """Whether what `tclint check` reports as a note is a violation here, and hides data."""
     type: str = ""
     """The type of the elements as which the results of a recorded launch are compared; empty for bytes."""
+
+
+class Observed(NamedTuple):
+    """An observation, and others that are equal but for the instructions, which a compiler has made of the same ones."""
+
+    first: Observation
+    more: tuple[Observation, ...]
+    note: bool
+    """Whether it is a note, and no violation."""
+
+
+def _equal(o: Observation, function: Function) -> Hashable:
+    """What equal observations have in common: where there is line information, the lines; else the thread."""
+    sites = [site for site in (o.site, o.other) if site >= 0]
+    places = tuple(function.location(site) for site in sites)
+    names = tuple(function.instructions[site].name for site in sites)
+    return o.kind, o.message, names, places, o.thread if None in places else ""
 
 
 @dataclass
@@ -72,6 +97,8 @@ class Invocation:
     """What is known of a recorded launch besides differences."""
     counted: bool = False
     """Whether what accesses to memory cost was counted."""
+    strict: bool = False
+    """Whether observations that are notes of the checks are violations."""
 
     @property
     def code(self) -> int:
@@ -79,7 +106,18 @@ class Invocation:
         ends = {e.end for e in self.executions}
         if ends & {"unsupported", "budget", "fault"}:
             return 2
-        return int(bool(self.differences) or not all(e.right for e in self.executions))
+        violated = any(not seen.note for execution in self.executions for seen in self.observed(execution))
+        return int(violated or bool(self.differences) or any(e.end != "done" for e in self.executions))
+
+    def observed(self, execution: Execution) -> list[Observed]:
+        """The observations of an execution, in their order, those that are equal only once."""
+        alike: dict[Hashable, list[Observation]] = {}
+        for o in execution.observations:
+            alike.setdefault(_equal(o, execution.function), []).append(o)
+        return [
+            Observed(first, tuple(more), not self.strict and is_note(first, execution.function))
+            for first, *more in alike.values()
+        ]
 
     def line(self, execution: Execution, site: int) -> int:
         """The line of an instruction."""
@@ -107,7 +145,7 @@ def run(source: Source, options: RunOptions) -> Invocation:
         outputs = Outputs(file, options.outputs, inputs) if file is not None and options.outputs else None
         files = [options.trace] if options.trace else []
         refuse([*files, *(outputs.paths if outputs is not None else ())], inputs)
-        result = Invocation(source, module, counted=options.count)
+        result = Invocation(source, module, counted=options.count, strict=options.strict)
         trace = Trace() if options.trace else None
         arrays: Mapping[str, Array] = {}
         for name in names:
@@ -133,11 +171,8 @@ def _read(path: Path, options: RunOptions) -> LaunchFile:
     file = read(path)
     if options.type and file.recorded is None:
         raise RunError("--type needs a recorded launch")
-    if options.tolerance is None:
-        return replace(file, element_type=options.type)
-    if file.recorded is not None and not options.type:
-        raise RunError("--tolerance needs --type, the type of the values in a recorded launch")
-    return replace(file, element_type=options.type, tolerance=options.tolerance)
+    tolerance = file.tolerance if options.tolerance is None else options.tolerance
+    return replace(file, element_type=options.type, tolerance=tolerance)
 
 
 def _given(
@@ -149,7 +184,7 @@ def _given(
         tracer = trace.follow if trace else None
         policy = Policy(
             how, seconds=options.seconds, source=result.source, tracer=tracer, fill=fill,
-            counts=options.count and not fill,
+            counts=options.count and not fill, noted=None if options.strict else is_note,
         )  # fmt: skip
         return execute_file(module, file, policy, options.number)
 
@@ -161,7 +196,7 @@ def _given(
         result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
     if len(executions) == len(file.launches) and executions[-1].end == "done":
-        found, maps = compared(file, arrays)
+        found, maps, rounded = compared(file, arrays, partial(_pieces, file, executions[-1].function, module))
         result.differences += [f"{text} ({how})" for text in found]
         if maps:
             these, are = ("maps", "are") if maps > 1 else ("map", "is")
@@ -170,15 +205,20 @@ def _given(
             changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
             what = (
                 "byte for byte"
-                if not file.element_type
-                else f"within rounding as {file.element_type}"
+                if not rounded
+                else f"within rounding as {', '.join(rounded)}"
                 if file.tolerance is None
-                else f"within {file.tolerance:g} as {file.element_type}"
+                else f"within {file.tolerance:g} as {', '.join(rounded)}"
             )
             result.notes.append(
                 f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"
             )
     return arrays
+
+
+def _pieces(file: LaunchFile, function: Function, module: Module) -> Mapping[int, tuple[Piece, ...]]:
+    """What a recorded launch of *function* stores in each allocation, by address."""
+    return {} if file.recorded is None else pieces(function, module, file.recorded)
 
 
 def _limits(recorded: Recording, module: Module) -> Iterator[str]:
@@ -212,7 +252,10 @@ def _assumed(result: Invocation, module: Module, how: str, options: RunOptions, 
         )
     function = prepared(module, entry)
     tracer = trace.follow if trace else None
-    policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer, counts=options.count)
+    policy = Policy(
+        how, seconds=options.seconds, source=result.source, tracer=tracer, counts=options.count,
+        noted=None if options.strict else is_note,
+    )  # fmt: skip
     for assumed in ParameterUses(function).launches(module, triton_beside(result.source.path)):
         execution = execute_assumed(module, function, assumed, policy)
         result.assumed = str(assumed)
@@ -245,16 +288,21 @@ def _lines(result: Invocation) -> Iterator[str]:
     for execution in result.executions:
         for text, site in execution.notes.items():
             yield f"{path}:{result.line(execution, site)}: note: {text}"
-        for o in execution.observations:
-            yield f"{path}:{result.line(execution, o.site)}: {o.kind}: {o.message}{f' ({o.thread})' if o.thread else ''}"
+        observed = result.observed(execution)
+        for seen in observed:
+            o, more, note = seen
+            kind = f"note: {o.kind}" if note else o.kind
+            yield f"{path}:{result.line(execution, o.site)}: {kind}: {o.message}{f' ({o.thread})' if o.thread else ''}"
             if o.other >= 0:
                 yield f"{path}:{result.line(execution, o.other)}: note: {o.cause}"
+            if more:
+                yield f"{path}: note: {len(more)} more like this {_where(result, execution, seen)}"
         if execution.end != "done":
             at = f"{path}:{result.line(execution, execution.site)}: " if execution.site >= 0 else f"{path}: "
             yield f"{at}{execution.end}: {execution.reason}"
         yield (
             f"{execution.function.name}: {_ENDS[execution.end]} after {execution.steps:,} instructions"
-            f" in {execution.seconds:.2f} s ({execution.schedule}){_violations(execution)}"
+            f" in {execution.seconds:.2f} s ({execution.schedule}){_violations(execution, observed)}"
         )
         if result.counted:
             yield from count_lines(result.source, result.module, execution)
@@ -266,14 +314,41 @@ def _lines(result: Invocation) -> Iterator[str]:
         yield f"{path}: expected: {text}"
 
 
-def _violations(execution: Execution) -> str:
+_SHOWN_LINES = 8
+"""The lines of equal observations that are named."""
+
+
+def _where(result: Invocation, execution: Execution, seen: Observed) -> str:
+    """Where the further ones of equal observations are: ``at lines 7 and 9``, and no more than a few lines.
+
+    If all are at the line of the first one, the lines of the other instructions.
+    """
+    word, sites = "at", {o.site for o in seen.more}
+    if sites == {seen.first.site}:
+        word, sites = "with", {o.other for o in seen.more}
+    lines = [str(n) for n in sorted({result.line(execution, site) for site in sites})]
+    if len(lines) == 1:
+        return f"{word} line {lines[0]}"
+    if len(lines) > _SHOWN_LINES:
+        return f"{word} lines {', '.join(lines[:_SHOWN_LINES])} and {len(lines) - _SHOWN_LINES} others"
+    return f"{word} lines {', '.join(lines[:-1])} and {lines[-1]}"
+
+
+def _violations(execution: Execution, observed: Sequence[Observed]) -> str:
     """The end of a summary line: how much was observed. A fault and a deadlock are violations themselves."""
-    count = len(execution.observations)
-    if count:
-        return f"; {count} observation{'s' * (count != 1)}"
+    counts = {note: sum(1 + len(o.more) for o in observed if o.note is note) for note in (False, True)}
+    notes = f", {count(counts[True], 'note')}" if counts[True] else ""
+    if counts[False]:
+        return f"; {count(counts[False], 'observation')}{notes}"
     if execution.end in ("fault", "deadlock"):
-        return ""
-    return "; no violation observed" if execution.end == "done" else "; no violation observed before"
+        return notes.replace(",", ";")
+    return f"; no violation observed{'' if execution.end == 'done' else ' before'}{notes}"
+
+
+def _lines_of(result: Invocation, execution: Execution, o: Observation) -> dict[str, int | None]:
+    """The lines of an observation, for JSON."""
+    other = result.line(execution, o.other) if o.other >= 0 else None
+    return {"line": result.line(execution, o.site), "other_line": other}
 
 
 def render_json(result: Invocation) -> str:
@@ -289,12 +364,13 @@ def render_json(result: Invocation) -> str:
             "observations": [
                 {
                     "kind": o.kind,
-                    "line": result.line(execution, o.site),
+                    "note": note,
                     "message": o.message,
                     "thread": o.thread,
-                    "other_line": result.line(execution, o.other) if o.other >= 0 else None,
+                    **_lines_of(result, execution, o),
+                    "more": [_lines_of(result, execution, other) for other in more],
                 }
-                for o in execution.observations
+                for o, more, note in result.observed(execution)
             ],
             "notes": [{"line": result.line(execution, s), "message": t} for t, s in execution.notes.items()],
             "counts": counts_json(result.source, result.module, execution) if result.counted else None,

@@ -9,7 +9,7 @@ import click
 
 @click.command
 @click.option("--stdio", is_flag=True, help="Use standard input and output (always the case).")
-def command(stdio: bool) -> None:
+def command(stdio: bool) -> int:
     """Start the language server for editors.
 
     It speaks the Language Server Protocol over standard input and output. Messages for people go to standard error.
@@ -22,4 +22,4 @@ def command(stdio: bool) -> None:
     from tclint.lsp.requests import make_server
 
     ended_by_signals()  # one thread blocks on input from the client, and the server joins that thread
-    make_server().serve(sys.stdin.buffer)
+    return make_server().serve(sys.stdin.buffer)

@@ -21,8 +21,8 @@ from tclint.commands._common import max_input_option, seconds_option
 def command(roots: tuple[str, ...], seconds: float, limit: int) -> None:
     """Start the server of the Model Context Protocol for agents.
 
-    It offers the tools check, explain, hang and run over standard input and output. Each call is a process of its own with
-    a limit of time and of size. Nothing is written, and no file outside --root is read.
+    It offers the tools check, explain, fix, isa, hang, barriers, diff and run over standard input and output. Each call is a
+    process of its own with a limit of time and of size. Nothing is written, and no file outside --root is read.
     """
     from importlib.util import find_spec
 

@@ -42,7 +42,13 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, se
     "--type",
     "element_type",
     metavar="NAME",
-    help="Type of the values, such as bf16, as which the results of a recorded launch are compared; else bytes are.",
+    help="Type of the values, such as bf16, as which the results of a recorded launch are compared. Without it, "
+    "those that the kernel stores, where all stores through a pointer have one floating-point type, else bytes.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Treat what check reports as a note, since no hardware was seen to get it wrong, as a violation that hides data.",
 )
 @click.option(
     "--trace", metavar="FILE", help="Write a trace of every warp, for Perfetto or chrome://tracing."
@@ -75,6 +81,7 @@ def command(
     number: int,
     tolerance: float | None,
     element_type: str | None,
+    strict: bool,
     trace: str | None,
     count: bool,
     outputs: str | None,
@@ -87,7 +94,7 @@ def command(
     Asynchronous operations complete as late as the ISA allows, which exposes missing waits,
     fences and barriers. Violations that a GPU executes silently are reported.
 
-    Exit code: 0 the kernel ran to completion with no observation; 1 there was an observation, a deadlock or a result
+    Exit code: 0 the kernel ran to completion with no observation but notes; 1 there was an observation, a deadlock or a result
     other than the launch file or the GPU has; 2 usage error, or the kernel was stopped: an address out of bounds, a trap,
     an instruction that cannot be executed, or the time limit.
     """
@@ -108,7 +115,7 @@ def command(
         options = RunOptions(
             Path(launch) if launch else folder, entry, schedule, seconds, number, trace,
             Path(outputs) if outputs else None,
-            tolerance, count, element_type or "",
+            tolerance, count, strict, element_type or "",
         )  # fmt: skip
         result = run(source, options)
     except SourceError as error:

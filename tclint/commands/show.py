@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
     from tclint.config.config import Config
+    from tclint.config.settings import Settings
     from tclint.findings.finding import FileReport
     from tclint.ir.nodes import Function
     from tclint.syntax.source import Source
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
         *("require", "accept_ptxas_change"),
     ),
 )
-@click.argument("path", metavar="KERNEL")
+@click.argument("path", metavar="KERNEL|FOLDER")
 @click.option(
     "-o",
     "--output",
-    metavar="FILE",
-    help="File to write, or - for standard output. Defaults to KERNEL.tclint.html in the current folder.",
+    metavar="PATH",
+    help="File to write, or - for standard output; for FOLDER, the folder to write to. Defaults to KERNEL.tclint.html or "
+    "FOLDER.tclint in the current folder.",
 )
 @click.option(
     "--sources",
@@ -60,14 +63,33 @@ def command(
     isolated: bool,
     **options: Any,
 ) -> int:
-    """Draw a kernel as a self-contained HTML page.
+    """Draw a kernel, or those of a folder, as HTML pages.
 
     The page shows the control flow with the threads that execute each block, the operations that may be in flight at
-    each instruction, the barriers, and the findings with their paths. It needs only a browser. KERNEL is a PATH as for
-    check; if it contains several kernels, select one with --entry.
+    each instruction, the barriers, and the findings with their paths. It needs only a browser, and loads nothing. KERNEL is a PATH as for
+    check; if it contains several kernels, select one with --entry. For FOLDER, each kernel has a page, and index.html lists
+    them with their findings, verdicts and costs, those with the gravest findings first.
 
     Exit code: 0 written, 2 usage error, or a kernel that could not be fully analysed.
     """
+    refuse_unused(stdin_filename, (path,))
+    resolved = resolve(configs, isolated, options)
+    config = resolved.config
+    if config.executes:
+        need_numpy()
+    if not os.path.isdir(path):
+        return _show_kernel(path, output, sources, stdin_filename or STDIN_NAME, resolved)
+    from tclint.commands._index import show_folder
+
+    if output == STDIN:
+        raise usage("--output must be a folder if KERNEL is one")
+    return show_folder(path, output, sources, config, resolved.inputs)
+
+
+def _show_kernel(
+    path: str, output: str | None, sources: Path | None, stdin_name: str, resolved: Settings
+) -> int:
+    """Writes the page of the kernel that is chosen of a file; returns the exit code. Raises ClickException."""
     from tclint._write import OutputError, refuse
     from tclint.driver.pool import check
     from tclint.inspect.tables import short_name
@@ -78,19 +100,14 @@ def command(
     from tclint.show.page import render
     from tclint.syntax.source import SourceError
 
-    refuse_unused(stdin_filename, (path,))
-    resolved = resolve(configs, isolated, options)
     config = resolved.config
-    if config.executes:
-        need_numpy()
-    name = stdin_filename or STDIN_NAME
-    target = output or _default(name if path == STDIN else path)
+    target = output or _default(stdin_name if path == STDIN else path)
     try:
         if target != STDIN:
             refuse((target,), (path, *resolved.inputs))
     except OutputError as error:
         raise usage(f"--output: {error}") from None
-    shown_as, source = _only_module(path, name, config)
+    shown_as, source = _only_module(path, stdin_name, config)
     report = check((shown_as, source), config).report
     reports, _ = presented([report], config.selected, arch=config.arch)
     module, _ = analyse(source)

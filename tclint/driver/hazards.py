@@ -10,16 +10,17 @@ from an absent lane.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tclint.checks import Hit, RuleId
 from tclint.driver.evidence import ordered_kind
 from tclint.executor.observations import Observation
-from tclint.findings.rules import claims
+from tclint.findings.rules import all_rules, claims
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Instruction, registers
 from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TRANSACTIONS, WGMMA, Engine, Fence
 
-__all__ = ["hazard"]
+__all__ = ["hazard", "is_note"]
 
 
 def hazard(observation: Observation, function: Function) -> Hit | None:
@@ -34,7 +35,21 @@ def hazard(observation: Observation, function: Function) -> Hit | None:
         return None
     message = f"{at.name}: {observation.message}"
     hit = RuleId(rule).hit(site=observation.site, message=message, function=function)
+    if observation.kind == "grid-dependency":  # the launch file states that the grid may begin early
+        return replace(hit, severity=Severity.ERROR)
     return hit.unshown(Severity.WARNING if _may_be_harmless(rule, at, other, function) else None)
+
+
+def is_note(observation: Observation, function: Function) -> bool:
+    """Whether the rule that describes an observation is one of notes: hardware was never seen to get it wrong.
+
+    A single case that is a note of another rule does not count, as an observation distinguishes it less well than a check does.
+    """
+    hit = hazard(observation, function)
+    if hit is None:
+        return False
+    rule = all_rules()[hit.rule]
+    return max(rule.severity, hit.severity_if(rule, False)) is Severity.INFO
 
 
 def _may_be_harmless(rule: str, at: Instruction, other: Instruction, function: Function) -> bool:

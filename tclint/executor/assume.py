@@ -314,7 +314,7 @@ class ParameterUses:
                 continue
             if isinstance(operand, Memory):
                 operand = operand.base
-                if not everywhere and isinstance(operand, int) and self._origins(operand) & self._pointers:
+                if not everywhere and isinstance(operand, int) and self.origins(operand) & self._pointers:
                     continue
             elif name not in _DETERMINES_ADDRESSES:
                 continue
@@ -395,12 +395,12 @@ class ParameterUses:
         if match is None or not match.form.name.startswith("ld") or not match.space.startswith(".param"):
             return None
         address = instruction.operands[1]
-        return self._field(address, 0) if isinstance(address, Memory) else None
+        return self.field(address, 0) if isinstance(address, Memory) else None
 
-    def _field(self, operand: Operand, depth: int) -> Field | None:
+    def field(self, operand: Operand, depth: int) -> Field | None:
         """The field that an address refers to; None if that is unknown. *depth* bounds the chain of definitions."""
         if isinstance(operand, Memory):
-            field = self._field(operand.base, depth)
+            field = self.field(operand.base, depth)
             return (field[0], field[1] + operand.offset) if field else None
         if isinstance(operand, Symbol):
             return (operand.name, operand.offset) if operand.name in self._names else None
@@ -408,10 +408,10 @@ class ParameterUses:
             for definition in self.definitions.get(operand, ())[:1]:
                 name = definition.match.form.name if definition.match is not None else ""
                 if name in ("mov", "cvta", "cvta.to"):
-                    return self._field(definition.operands[1], depth + 1)
+                    return self.field(definition.operands[1], depth + 1)
                 step = definition.operands[2] if name == "add.int" else None
                 if isinstance(step, Immediate) and isinstance(step.value, int):
-                    field = self._field(definition.operands[1], depth + 1)
+                    field = self.field(definition.operands[1], depth + 1)
                     return (field[0], field[1] + step.value) if field else None
         return None
 
@@ -436,14 +436,14 @@ class ParameterUses:
                     and name != match.form.roles.get("tensormap")
                     and not operand.extras
                 ):
-                    found |= self._origins(operand.base)
+                    found |= self.origins(operand.base)
         return frozenset(found - self._map_pointers)
 
     @cached_property
     def _descriptors(self) -> frozenset[Field]:
         """Fields that hold descriptors of matrices in shared memory."""
         operands = (i.named(name) for i in self.instructions for name in ("a-desc", "b-desc", "s-desc"))
-        found = {field for o in operands if isinstance(o, int) for field in self._origins(o)}
+        found = {field for o in operands if isinstance(o, int) for field in self.origins(o)}
         return frozenset(found - self._pointers - self._map_pointers)
 
     @cached_property
@@ -452,11 +452,11 @@ class ParameterUses:
         found: set[Field] = set()
         for instruction in self.instructions:
             operand = instruction.role("tensormap")
-            if isinstance(operand, Memory) and self._field(operand.base, 0) is None:
-                found |= self._origins(operand.base)
+            if isinstance(operand, Memory) and self.field(operand.base, 0) is None:
+                found |= self.origins(operand.base)
         return frozenset(found)
 
-    def _origins(self, operand: Operand) -> set[Field]:
+    def origins(self, operand: Operand) -> set[Field]:
         """The fields of 64 bits that an address is derived from.
 
         Those that pass through ``cvta.to`` are certainly pointers, and if there are any, only they are returned.

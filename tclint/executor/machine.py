@@ -89,6 +89,7 @@ class Machine:
         self.code = code
         self.geometry = geometry
         self.fill = policy.fill
+        self._noted = policy.noted
         self.memory = memory
         self.parameters = code.parameters
         self.schedule = schedule
@@ -686,7 +687,23 @@ class Machine:
                 continue  # it reads what a GPU usually reads
             numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
             stamps = memory.written[numbers]
-            operation.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
+            unseen = (stamps >> 10) > w.clocks.fenced[stamps & 1023]
+            operation.unseen.append(
+                Range(memory, numbers[unseen & self._hidden(w.site, memory.writer[numbers])])
+            )
+
+    def _hidden(self, site: int, writers: Array) -> Array | bool:
+        """Which of the words that *writers* have written an asynchronous read at *site* does not see without a proxy fence."""
+        if self._noted is None:
+            return True
+        function = self.code.function
+        seen = [
+            at
+            for at in np.unique(writers).tolist()
+            if self._noted(Observation("proxy", site, "", "", at), function)
+        ]
+        hidden: Array = ~np.isin(writers, seen)
+        return hidden
 
     def _able(self, operation: AsyncOperation) -> bool:
         """Whether all participants of an operation, and of those that complete before it, have arrived."""

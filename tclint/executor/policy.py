@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint.executor.observations import Observation
 from tclint.executor.schedule import Schedule
 from tclint.ir.nodes import Function
 from tclint.syntax.source import Source
@@ -46,6 +47,8 @@ class Policy:
     """Whether what accesses to memory cost is counted (:attr:`~tclint.executor.run.Execution.counts`)."""
     fill: int = 0
     """The initial value of each byte of shared memory."""
+    noted: Callable[[Observation, Function], bool] | None = None
+    """Whether an observation is of what hardware was never seen to get wrong, so that it hides no data; None: none is."""
     filled: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By entry, the registers that do not begin as zero: all their bytes are :data:`FILL`."""
 

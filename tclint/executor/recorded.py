@@ -12,7 +12,7 @@ from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile
 from tclint.executor.tensor_maps import INTERLEAVES, TensorMap
 from tclint.recording import RecordedMap, Recording, RecordingError, read_recording
 
-__all__ = ["read"]
+__all__ = ["map_type", "read"]
 
 _TYPES = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz",
@@ -78,6 +78,11 @@ def _maps(found: Recording) -> Callable[[bytes], TensorMap | None]:
             raise Unsupported(f"a tensor map that cannot be executed: {error}") from None
 
     return read_map
+
+
+def map_type(recorded: RecordedMap) -> str:
+    """What a tensor map of PTX calls the type of the elements; empty for a number that is not known."""
+    return _TYPES[recorded.type] if recorded.type < len(_TYPES) else ""
 
 
 def _tensor_map(recorded: RecordedMap) -> TensorMap:

@@ -6,7 +6,8 @@ What is expected is in the launch file (docs/launch-files.md), or is what the GP
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from tclint.executor.formats import decode
 from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile, load_array
 from tclint.executor.memory import Array
+from tclint.executor.stored_types import Piece
 from tclint.executor.tensor_maps import SIZE
 from tclint.executor.tensor_maps import decode as tensor_map
 
@@ -28,17 +30,28 @@ class Compared(NamedTuple):
     """A message for each buffer that differs."""
     made_maps: int
     """How many tensor maps the kernel made or changed in memory. Their bytes on the GPU have the driver's format."""
+    rounded: tuple[str, ...] = ()
+    """The types of numbers that differ by no more than is allowed."""
 
 
-def compared(file: LaunchFile, found: Mapping[str, Array]) -> Compared:
+def compared(
+    file: LaunchFile, found: Mapping[str, Array], split: Callable[[], Mapping[int, tuple[Piece, ...]]] = dict
+) -> Compared:
     """Compares the contents *found* with the results that the launch file expects, or that the GPU had in a recorded launch.
 
+    *split* has the pieces of each allocation of a recorded launch, by address; one without pieces is a piece of bytes.
     Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
     """
     if file.recorded is None:
         return Compared(tuple(_unexpected(file, found)), 0)
-    pairs = [_recorded(file, name, found[name]) for name in file.expected]
-    return Compared(tuple(text for text, _ in pairs if text), sum(maps for _, maps in pairs))
+    parts = cache(split)
+    pairs = [_recorded(file, name, found[name], parts) for name in file.expected]
+    differences = [each for some, _ in pairs for each in some]
+    return Compared(
+        tuple(each.text for each in differences if each.text),
+        sum(maps for _, maps in pairs),
+        tuple(sorted({each.type for each in differences if not each.text})),
+    )
 
 
 def _unexpected(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
@@ -116,38 +129,68 @@ def _largest(got: Array, want: Array) -> str:
     return f"; the largest difference is {off[at]:.3g}, from {want[at]:g}"
 
 
-def _recorded(file: LaunchFile, name: str, found: Array) -> tuple[str, int]:
-    """A message if a buffer differs from what the GPU left in it, and the number of tensor maps that the kernel made there.
+class _Difference(NamedTuple):
+    """How a piece of a buffer differs from what the GPU left there."""
 
-    Bytes are compared; with a type of the elements, those that differ are compared as numbers, within the tolerance. A
-    buffer that no number of such elements fills is not an array of them, and is compared as bytes.
+    text: str
+    """A message; empty if rounding explains all of it."""
+    type: str
+    """The type as which it was compared; empty for bytes."""
+
+
+def _recorded(
+    file: LaunchFile, name: str, found: Array, split: Callable[[], Mapping[int, tuple[Piece, ...]]]
+) -> tuple[list[_Difference], int]:
+    """How a buffer differs from what the GPU left in it, by pieces, and the number of tensor maps that the kernel made there.
+
+    The pieces are those of *split*, or the whole buffer, if its type is stated.
     """
     buffer, expected = file.buffers[name], file.expected[name]
     assert isinstance(expected, Path)
-    want = np.fromfile(expected, np.uint8)
-    type = file.element_type
-    if type and buffer.size % TYPES[type].itemsize:
-        type = ""
-    kind = TYPES[type] if type else np.dtype("u4" if buffer.size % 4 == 0 else "u1")
-    ours, theirs = found.view(kind), want.view(kind)
+    want, found = np.fromfile(expected, np.uint8), found.view(np.uint8)
+    at = np.flatnonzero(found != want)
+    if not at.size:
+        return [], 0
+    made = _made_maps(found, at)
+    for number in made.tolist():
+        want[number * SIZE : (number + 1) * SIZE] = found[number * SIZE : (number + 1) * SIZE]
+    whole = Piece(0, buffer.size, file.element_type)
+    parts = (whole,) if file.element_type else split().get(buffer.address or 0, (whole,))
+    differing = (_difference(file, name, piece, found, want) for piece in parts)
+    return [each for each in differing if each is not None], len(made)
+
+
+def _difference(file: LaunchFile, name: str, piece: Piece, found: Array, want: Array) -> _Difference | None:
+    """How a *piece* of a buffer differs; None if its bytes are equal.
+
+    Bytes are compared; with a type of the elements, those that differ are compared as numbers, within the tolerance. A
+    piece that no number of such elements fills is not an array of them, and is compared as bytes.
+    """
+    start, size = piece.start, piece.stop - piece.start
+    type = piece.type if piece.type and not size % TYPES[piece.type].itemsize else ""
+    kind = TYPES[type] if type else np.dtype("u4" if size % 4 == 0 else "u1")
+    ours, theirs = (data[start : piece.stop].view(kind) for data in (found, want))
     at = np.flatnonzero(ours.view(f"u{kind.itemsize}") != theirs.view(f"u{kind.itemsize}"))
-    made = _made_maps(found, at * kind.itemsize)
-    at = at[~np.isin(at * kind.itemsize // SIZE, made)]
+    if not at.size:
+        return None
     got, wanted = ours[at], theirs[at]
-    if type and at.size:
+    if type:
         element = Buffer(type, (at.size,))
         got, wanted = _numbers(element, got), _numbers(element, wanted)
         bad = _off(got, wanted, _allowed(file, type, wanted, _numbers(Buffer(type, (len(theirs),)), theirs)))
         at, got, wanted = at[bad], got[bad], wanted[bad]
     if not at.size:
-        return "", len(made)
+        return _Difference("", type)
     unit = type or f"{kind.itemsize}-byte word"
     values = [f"{v[0]:g}" if type else f"{int(v[0]):#x}" for v in (got, wanted)]
-    return (
-        f"{name} at {buffer.address:#x}: {at.size} of {len(ours)} values ({unit}, {_share(at.size, len(ours))}) differ from"
-        f" those of the GPU, the first at byte {int(at[0]) * kind.itemsize}: {values[0]} instead of {values[1]}"
-        f"{_largest(got, wanted) if type else '; name their --type to compare them as numbers'}"
-    ), len(made)
+    why = f"{piece.why}: " if piece.why else ""
+    return _Difference(
+        f"{name} at {(file.buffers[name].address or 0) + start:#x}: {at.size} of {len(ours)} values ({unit},"
+        f" {_share(at.size, len(ours))}) differ from those of the GPU, the first at byte {int(at[0]) * kind.itemsize}:"
+        f" {values[0]} instead of {values[1]}"
+        f"{_largest(got, wanted) if type else f'; {why}name their --type to compare them as numbers'}",
+        type,
+    )
 
 
 def _wanted(file: LaunchFile, name: str, expected: Expectation) -> Array:

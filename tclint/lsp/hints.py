@@ -103,4 +103,4 @@ def _parity(model: KernelModel, words: ValuePrinter, site: int) -> str:
         return ""
     known = model.values.constant_of(parity)
     said = str(known) if known is not None else words.text(parity, _MAX_EXPRESSION)
-    return f"phase of parity {said}" if said else ""
+    return f"waits for the phase with parity {said}" if said else ""

@@ -109,6 +109,8 @@ class MessageProtocol(LanguageServerProtocol):
                 _refuse_root(structured.params)
         except Exception as error:
             raise JsonRpcInvalidParams() from error
+        if self._workspace is not None and isinstance(structured, types.InitializeRequest):
+            raise JsonRpcInvalidRequest("the server has been initialised already")
         if "id" in message and not hasattr(structured, "id"):
             raise JsonRpcInvalidRequest(f"{message['method']} is a notification, so it has no id")
         return structured

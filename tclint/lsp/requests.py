@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -20,8 +21,10 @@ from tclint.lsp.document import Document, Superseded
 from tclint.lsp.formatting import formats
 from tclint.lsp.hints import hints
 from tclint.lsp.hover import hover
+from tclint.lsp.lenses import lenses
 from tclint.lsp.names import Cursor
 from tclint.lsp.outline import folds, symbols
+from tclint.lsp.renaming import RenameError, Renaming, highlights
 from tclint.lsp.server import At, Server
 from tclint.lsp.text import DocumentText
 
@@ -62,10 +65,12 @@ def _path(uri: str) -> str | None:
 @_handles(types.INITIALIZE)
 def initialize(ls: Server, params: types.InitializeParams) -> None:
     root = _path(params.root_uri) if params.root_uri else params.root_path
-    ls.configuration.folder = Path(root) if root else Path.cwd()
+    ls.root = Path(root) if root else None
+    ls.configuration.folder = ls.root or Path.cwd()
     options = params.initialization_options
     nested = options.get("settings") if isinstance(options, dict) else None
     ls.settings_say("initializationOptions", options if nested is None else nested)
+    ls.watch_client(params.process_id)
 
 
 @_handles(types.INITIALIZED)
@@ -76,8 +81,14 @@ async def initialized(ls: Server, params: types.InitializedParams) -> None:
 
 @_handles(types.SHUTDOWN)
 def shutdown(ls: Server, params: None) -> None:
+    ls.shut_down = True
     for uri in [*ls.documents]:
         ls.documents[uri].version = -1
+
+
+@_handles(types.EXIT)
+def exit_asked(ls: Server, params: None) -> None:
+    ls.code = 0 if ls.shut_down else 1
 
 
 @_handles(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
@@ -189,6 +200,57 @@ async def declaration(ls: Server, params: types.DeclarationParams) -> Any:
 async def references(ls: Server, params: types.ReferenceParams) -> Any:
     declared = params.context.include_declaration
     return await _locations(ls, params, lambda place: place.references(declared))
+
+
+@_handles(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+async def document_highlight(ls: Server, params: types.DocumentHighlightParams) -> Any:
+    return await ls.at(params, highlights)
+
+
+@_handles(types.TEXT_DOCUMENT_PREPARE_RENAME)
+async def prepare_rename(ls: Server, params: types.PrepareRenameParams) -> Any:
+    def find(place: Cursor, text: DocumentText) -> types.Range | None:
+        span = Renaming(place.tree, place.data, place.offset).place
+        return None if span is None else text.range(span)
+
+    return await ls.at(params, find)
+
+
+@_handles(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
+async def rename(ls: Server, params: types.RenameParams) -> types.WorkspaceEdit | None:
+    uri = params.text_document.uri
+
+    def find(place: Cursor, text: DocumentText) -> list[types.TextEdit]:
+        edits = Renaming(place.tree, place.data, place.offset).edits(params.new_name)
+        return [types.TextEdit(text.range(Span(each.start, each.end)), each.new.decode()) for each in edits]
+
+    try:
+        found = await ls.at(params, find)
+    except RenameError as error:
+        raise JsonRpcException(code=types.LSPErrorCodes.RequestFailed, message=str(error)) from None
+    return None if found is None else types.WorkspaceEdit(changes={uri: found})
+
+
+@_handles(types.TEXT_DOCUMENT_CODE_LENS, types.CodeLensOptions())
+async def code_lens(ls: Server, params: types.CodeLensParams) -> list[types.CodeLens]:
+    document = ls.documents.get(params.text_document.uri)
+    if document is None:
+        return []
+    try:
+        lint = await ls.lint(document, ls.patience)
+    except Superseded:
+        return []
+    if lint is None:
+        return []
+    _, module = await ls.work(lambda: document.built(lint.text))
+    return lenses(lint, module)
+
+
+@_handles(types.WORKSPACE_SYMBOL)
+async def workspace_symbol(ls: Server, params: types.WorkspaceSymbolParams) -> list[types.WorkspaceSymbol]:
+    opened = {document.uri: document.text for document in ls.documents.values() if not document.host}
+    # Beside the worker, which has the analyses: files are read, and nothing that it has is used.
+    return await asyncio.to_thread(ls.symbols.find, params.query, opened, ls.root, ls.encoding)
 
 
 @_handles(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)

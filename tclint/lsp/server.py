@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from typing import Protocol as Structural
 
@@ -33,12 +36,32 @@ from tclint.lsp.document import Document, Lint, Superseded
 from tclint.lsp.names import Cursor
 from tclint.lsp.protocol import MessageProtocol, Messages, log_plainly
 from tclint.lsp.text import DocumentText
+from tclint.lsp.workspace import WorkspaceSymbols
 from tclint.syntax import Tree
 
 __all__ = ["At", "Server"]
 
+CLIENT_SECONDS = 3.0
+"""How often it is looked whether the process of the client lives."""
 _log = logging.getLogger(__name__)
 R = TypeVar("R")
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _end_after(process: int) -> None:
+    """Ends the server when *process* has ended. A thread may wait for input at that time, so nothing is waited for."""
+    while _lives(process):
+        time.sleep(CLIENT_SECONDS)
+    os._exit(1)
 
 
 class At(Structural):
@@ -55,6 +78,13 @@ class Server(LanguageServer):
         super().__init__("tclint", __version__, protocol_cls=MessageProtocol)
         self.documents: dict[str, Document] = {}
         self.configuration = Configuration()
+        self.root: Path | None = None
+        """The folder of the workspace; None if the client has none."""
+        self.symbols = WorkspaceSymbols()
+        self.shut_down = False
+        """Whether the client has asked for the shutdown."""
+        self.code = 0
+        """The exit code of the server."""
         self._worker = ThreadPoolExecutor(1, "tclint")
         self._reported: dict[str, tuple[str, list[types.Diagnostic]]] = {}
         """Document -> the result id of its last diagnostics, and these diagnostics."""
@@ -66,10 +96,14 @@ class Server(LanguageServer):
 
     # ---------------------------------------------------------------- the client
 
-    def serve(self, stream: BinaryIO) -> None:
-        """Answers the messages in *stream* on standard output until its end."""
+    def serve(self, stream: BinaryIO) -> int:
+        """Answers the messages in *stream* on standard output until its end; returns the exit code.
+
+        That is 1 if the client asks for the exit without a shutdown before, as the protocol has it.
+        """
         log_plainly()
         self.start_io(Messages(stream, self._refuse))  # type: ignore[arg-type]
+        return self.code
 
     def _refuse(self, error: JsonRpcException) -> None:
         assert isinstance(self.protocol, MessageProtocol)
@@ -130,6 +164,14 @@ class Server(LanguageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def watch_client(self, process: int | None) -> None:
+        """Has the server end when the *process* of the client does, which may leave standard input open to another one.
+
+        A process that cannot be seen from here, as from within a container, is not watched.
+        """
+        if process is not None and process > 0 and os.name == "posix" and _lives(process):
+            threading.Thread(target=_end_after, args=(process,), name="client", daemon=True).start()
 
     # ---------------------------------------------------------------- settings
 
@@ -261,6 +303,9 @@ class Server(LanguageServer):
             await self.refresh()
         else:
             self._publish(document, version, found)
+        workspace = self.client_capabilities.workspace
+        if workspace is not None and workspace.code_lens is not None and workspace.code_lens.refresh_support:
+            await self.workspace_code_lens_refresh_async(None)
 
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)

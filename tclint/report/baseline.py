@@ -260,16 +260,26 @@ def of(path: str | None) -> Baseline:
     return Baseline("") if path is None else read(path)
 
 
+_CONFLICT = b"<<<<<<< "
+"""How the first line begins that git writes to a file in conflict."""
+
+
 def read(path: str | os.PathLike[str]) -> Baseline:
     """The baseline in a file. Raises SettingsError if the file cannot be read or is not a baseline."""
     import json
 
-    path = os.fspath(path)
+    path, data = os.fspath(path), b""
     try:
-        document = json.loads(read_file(path).decode("utf-8-sig"))
+        data = read_file(path)
+        document = json.loads(data.decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read the baseline {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
+        if any(line.startswith(_CONFLICT) for line in data.splitlines()):
+            raise SettingsError(
+                f"the baseline {path} has the markers of a merge conflict and is not valid JSON: take either side, and"
+                " write it again with tclint baseline"
+            ) from None
         raise SettingsError(f"the baseline {path} is not valid JSON: {error}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or not isinstance(document.get("findings"), list):

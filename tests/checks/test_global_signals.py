@@ -410,6 +410,35 @@ def test_the_messages_name_the_word_as_what_it_is(body: list[str], messages: tup
         assert finding.message.partition(" ")[2].startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ([WRITE, SET, VOLATILE, READ],
+         ["writes the data, in another CTA", "sets the flag there, and releases nothing either"]),
+        ([WRITE, "fence.acq_rel.gpu;", SET, VOLATILE, READ],
+         ["writes the data, in another CTA", "sets the flag there"]),
+        ([WRITE, "red.release.gpu.global.add.u32 [%rd9], 1;", VOLATILE, READ],
+         ["writes the data, in another CTA", "adds to the counter there"]),
+        ([LOCK, READ, WRITE, "membar.gl;", "st.global.u32 [%rd9], 0;"],
+         ["writes the data, in another CTA", "gives back the lock there"]),
+        # One instruction adds to the counter and tests it.
+        ([WRITE, "membar.gl;", LAST, READ, DONE], ["writes the data, in another CTA"]),
+        ([TURN.replace("acquire", "relaxed"), READ], []),
+    ],
+)  # fmt: skip
+def test_the_path_of_a_poll_has_the_write_and_the_signal_of_the_other_cta(
+    body: list[str], before: list[str]
+) -> None:
+    report = lint(in_turn(*body))
+    (finding,) = by_rule(report, "MO003")
+    aside = [step for step in finding.steps if step.aside]
+    assert [step.message for step in aside] == before
+    assert [*finding.steps][: len(aside)] == aside
+    for step, line in zip(aside, [line for line in body if line.startswith(("st.", "red."))], strict=False):
+        assert report.source is not None
+        assert report.source.data[step.span.start : step.span.end].decode() in line
+
+
 GRID = """
     mov.u32 %r10, %envreg2;
     mov.u32 %r11, %envreg1;

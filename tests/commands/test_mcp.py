@@ -76,9 +76,60 @@ def test_a_client_checks_explains_runs_and_asks_for_a_hang(root: Path) -> None:
     assert explained.structured_content["rules"][0]["id"] == "WG001"
     assert hung.structured_content["kernel"] == "gemm_unwaited_bad"
     assert executed.structured_content["launches"][0]["entry"] == "double"
+    # A kernel has the name that the call used.
+    assert checked.structured_content["files"][0]["path"] == "k.ptx"
+    assert hung.structured_content["path"] == str(root / "k.ptx")
+    assert executed.structured_content["path"] == file["path"] == "text"
     schema = json.loads((ROOT / "docs" / "check.schema.json").read_text(encoding="utf-8"))
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(checked.structured_content, schema)
+
+
+def test_a_client_fixes_compares_and_looks_at_kernels(root: Path) -> None:
+    (root / "waited.ptx").write_text((ROOT / "fixtures" / "wgmma_waited.ptx").read_text(encoding="utf-8"))
+    fixed, kept, same, compared, shown, one, line = calls(
+        root,
+        ("fix", {"path": "k.ptx", "select": ["WG001"], "unsafe": True}),
+        ("fix", {"text": DOUBLE}),
+        ("diff", {"old_path": "k.ptx", "new_path": "k.ptx"}),
+        ("diff", {"old_path": "k.ptx", "new_path": "waited.ptx"}),
+        ("isa", {"opcode": "wgmma.fence"}),
+        ("barriers", {"path": "k.ptx"}),
+        ("hang", {"path": "k.ptx", "at": "51"}),
+    )
+    assert "wgmma.wait_group" in fixed.structured_content["text"]
+    assert fixed.structured_content["changed"] is True
+    assert fixed.structured_content["report"]["outcome"] == "clean"
+    assert (root / "k.ptx").read_text() == KERNEL
+    assert (kept.structured_content["changed"], kept.structured_content["text"]) == (False, DOUBLE)
+    (file,) = compared.structured_content["files"]
+    assert (file["old"], file["new"]) == ("k.ptx", "waited.ptx")
+    assert file["kernels"][0]["changes"]
+    assert not any(
+        kernel["changes"] for each in same.structured_content["files"] for kernel in each["kernels"]
+    )
+    assert "wgmma.fence.sync.aligned" in shown.structured_content["text"]
+    assert one.structured_content["files"][0]["path"] == "k.ptx"
+    assert line.structured_content["kernel"] == "gemm_unwaited_bad"
+
+
+def test_the_tools_state_what_they_return_and_that_they_change_nothing(root: Path) -> None:
+    async def listed() -> Any:
+        parameters = StdioServerParameters(
+            command=sys.executable, args=["-m", "tclint", "mcp", "--root", str(root)], env=ENVIRONMENT
+        )
+        async with Client(stdio_client(parameters)) as client:
+            return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in asyncio.run(listed())}
+    assert list(tools) == ["check", "explain", "fix", "isa", "hang", "barriers", "diff", "run"]
+    for tool in tools.values():
+        assert tool.annotations.read_only_hint is True
+        assert tool.annotations.open_world_hint is False
+        assert tool.output_schema["type"] == "object"
+    for name in ("check", "hang", "barriers", "diff"):
+        schema = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        assert tools[name].output_schema == schema
 
 
 def test_no_file_outside_the_roots_is_read(root: Path, tmp_path: Path) -> None:
@@ -190,6 +241,10 @@ def test_wrong_arguments_are_errors_and_the_server_continues(root: Path) -> None
         ("check", {"text": "", "path": "k.ptx"}),
         ("hang", {"text": KERNEL, "at": []}),
         ("hang", {"text": KERNEL, "at": ["nowhere"]}),
+        ("isa", {"opcode": "no_such"}),
+        ("diff", {"old_text": KERNEL}),
+        ("barriers", {"path": "k.ptx", "at": 45}),
+        ("fix", {"path": "../secret.ptx"}),
         ("explain", {"rules": ["x\0"]}),
         ("run", {"text": DOUBLE, "schedule": "sometimes"}),
         ("format_disk", {}),

@@ -102,6 +102,78 @@ def test_json(tmp_path: Path) -> None:
     assert launch["instructions"] == 36
 
 
+FENCED = """
+    mov.u32 %r0, tile;
+    setp.ne.u32 %p0, %r1, 0;
+    {write}
+    {fence}
+    ld.param.u64 %rd0, [pointer];
+    cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r0], 32;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+    .shared .align 128 .b8 tile[128];
+"""
+COPIED = """ld.param.u64 %rd1, [pointer];
+    cp.async.ca.shared.global [%r0], [%rd1+64], 16;
+    cp.async.ca.shared.global [%r0+16], [%rd1+80], 16;
+    cp.async.wait_all;"""
+STORED = "st.shared.u32 [%r0], 5;"
+ONE_THREAD = "mov.u32 %r1, %tid.x;\n    setp.ne.u32 %p1, %r1, 0;\n    @%p1 exit;"
+
+
+def sent(folder: Path, write: str, fence: str = "") -> str:
+    """A kernel whose first thread writes a tile and copies it to ``data``, which begins with numbers from 0 on."""
+    path = folder / "add.ptx"
+    path.write_text(module(kernel(ONE_THREAD + FENCED.format(write=write, fence=fence)), header=HOPPER))
+    np.save(folder / "in.npy", np.arange(128, dtype=np.uint32))
+    np.save(folder / "want.npy", np.concatenate([np.arange(16, 24), np.arange(8, 128)]).astype(np.uint32))
+    launch = LAUNCH.format(arguments='"data", { u32 = 7 }').replace(
+        'values = 5, output = "out.npy"', "file = 'in.npy'"
+    )
+    (folder / "add.launch.toml").write_text(launch + "[expected]\ndata = 'want.npy'\n")
+    return str(path)
+
+
+def test_what_check_reports_as_a_note_is_not_a_violation_and_hides_no_data(tmp_path: Path) -> None:
+    path = sent(tmp_path, COPIED)
+    code, output = invoke(path)
+    assert code == 0, output
+    assert "note: proxy: the cp.async.bulk reads" in output
+    assert "note: 1 more like this with line" in output
+    assert "no violation observed, 2 notes" in output
+    (seen,) = json.loads(invoke(path, "--output-format", "json")[1])["launches"][0]["observations"]
+    assert seen["note"] is True
+    assert [other["line"] for other in seen["more"]] == [seen["line"]]
+    assert [other["other_line"] for other in seen["more"]] == [seen["other_line"] + 1]
+
+
+def test_with_strict_a_note_is_a_violation_and_hides_data(tmp_path: Path) -> None:
+    code, output = invoke(sent(tmp_path, COPIED), "--strict")
+    assert code == 1
+    assert "note: proxy" not in output
+    assert "; 2 observations" in output
+    assert "8 of 128 values" in output
+
+
+def test_a_store_without_a_proxy_fence_is_a_violation_by_default(tmp_path: Path) -> None:
+    code, output = invoke(sent(tmp_path, STORED))
+    assert code == 1
+    assert ": proxy: the cp.async.bulk reads" in output
+    assert "note: proxy" not in output
+    fenced, output = invoke(sent(tmp_path, COPIED, "fence.proxy.async;"))
+    assert (fenced, "no violation observed\n" in output) == (0, True), output
+
+
+def test_a_dependent_grid_that_does_not_wait_is_a_violation(tmp_path: Path) -> None:
+    path = write(tmp_path, "griddepcontrol.launch_dependents;" + COPY)
+    launch = tmp_path / "add.launch.toml"
+    step = LAUNCH.format(arguments='"data", { u32 = 7 }').partition("[[launches]]")[2]
+    launch.write_text(f"{launch.read_text()}[[launches]]{step}dependent = true\n")
+    code, output = invoke(path)
+    assert (code, ": grid-dependency: reads data" in output) == (1, True), output
+
+
 @pytest.mark.parametrize(
     "name",
     [

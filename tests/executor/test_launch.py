@@ -260,7 +260,7 @@ def test_what_is_expected(
     np.save(tmp_path / "a.npy", np.arange(4.0).reshape(2, 2))
     file = _read(tmp_path, EXPECTED % (expected, type))
     found = np.array(contents, file.buffers["a"].dtype).reshape(2, 2)
-    assert compared(file, {"a": found}) == ((message,) * bool(message), 0)
+    assert compared(file, {"a": found}) == ((message,) * bool(message), 0, ())
     assert file.unevaluated == (("a",) if "+" in expected else ())
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -982,3 +984,204 @@ def test_a_hint_says_that_an_analysis_reached_no_fixpoint(monkeypatch: pytest.Mo
     assert [hint.label for hint in found] == [
         "operations in flight unknown: the analysis reached no fixpoint"
     ] * 2
+
+
+# ---------------------------------------------------------------- names of a module, and of a workspace
+
+
+async def renamed(client: LanguageClient, text: str, at: t.Position, name: str) -> str:
+    """The text after a name was replaced."""
+    edit = await client.text_document_rename_async(t.RenameParams(t.TextDocumentIdentifier(URI), at, name))
+    assert edit is not None
+    assert edit.changes is not None
+    changes = sorted(edit.changes[URI], key=lambda each: (each.range.start.line, each.range.start.character))
+    pieces = [t.TextDocumentContentChangePartial(each.range, each.new_text) for each in reversed(changes)]
+    return DocumentText.of(text, "utf-16").changed(pieces).data.decode()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("words", "inside", "name", "wanted"),
+    [
+        ("bra again", 5, "once_more", {"again:": "once_more:", "bra again": "bra once_more"}),
+        ("barrier;", 1, "full", {".b64 barrier;": ".b64 full;", "%r1, barrier": "%r1, full"}),
+        ("k(.param", 0, "gemm", {".entry k(": ".entry gemm("}),
+        # The register of the block, and the one around it, which is one of a range.
+        ("add.s32 %r7, %r1", 14, "%i", {
+            ".reg .b32 %r1;\n    mov.b32 %r1, %r7;\n    add.s32 %r7, %r1, 1;":
+            ".reg .b32 %i;\n    mov.b32 %i, %r7;\n    add.s32 %r7, %i, 1;",
+        }),
+        ("mov.b32 %r1, barrier", 9, "%full", {
+            "mov.b32 %r1, barrier": "mov.b32 %full, barrier", "[%r1]": "[%full]",
+            ".reg .b32 %r<200>;": ".reg .b32 %r<200>; .reg .b32 %full;",
+        }),
+        # All registers of a range.
+        ("%p<70>", 1, "%is", {"%p<70>": "%is<70>", "%p69": "%is69"}),
+    ],
+)  # fmt: skip
+async def test_a_name_is_replaced_wherever_it_means_the_same(
+    client: LanguageClient, words: str, inside: int, name: str, wanted: dict[str, str]
+) -> None:
+    await start(client)
+    open_(client, LOOP)
+    at = place(LOOP, words, inside)
+    identifier = t.TextDocumentIdentifier(URI)
+    here = await client.text_document_prepare_rename_async(t.PrepareRenameParams(identifier, at))
+    assert isinstance(here, t.Range)
+    assert here.start.line == at.line
+    text = LOOP
+    for old, new in wanted.items():
+        assert old in text
+        text = text.replace(old, new)
+    found = await renamed(client, LOOP, at, name)
+    assert found == text
+    assert len(lint(found).problems) <= len(lint(LOOP).problems)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("words", "inside", "name", "reason"),
+    [
+        ("mov.b32 %r1, barrier", 9, "%r7", "would refer to something else"),
+        ("add.s32 %r7, %r1", 14, "%r7", "would refer to something else"),
+        ("barrier;", 1, "k", "would refer to something else"),
+        ("bra again", 5, "3x", "is not an identifier"),
+        ("bra again", 5, "a b", "is not an identifier"),
+        ("add.s32", 1, "x", "no name that the module declares"),
+    ],
+)
+async def test_a_name_that_would_mean_something_else_is_refused(
+    client: LanguageClient, words: str, inside: int, name: str, reason: str
+) -> None:
+    await start(client)
+    open_(client, LOOP)
+    with pytest.raises(JsonRpcException, match=reason):
+        await renamed(client, LOOP, place(LOOP, words, inside), name)
+
+
+@pytest.mark.asyncio
+async def test_the_occurrences_of_a_register_say_where_it_is_written(client: LanguageClient) -> None:
+    await start(client)
+    open_(client, LOOP)
+    params = t.DocumentHighlightParams(t.TextDocumentIdentifier(URI), place(LOOP, "mov.b32 %r7", 9))
+    found = await client.text_document_document_highlight_async(params)
+    assert found is not None
+    lines = LOOP.splitlines()
+    assert [(lines[h.range.start.line].strip(), h.kind) for h in found] == [
+        ("mov.b32 %r7, 1;", t.DocumentHighlightKind.Write),
+        ("mov.b32 %r1, %r7;", t.DocumentHighlightKind.Read),
+        ("add.s32 %r7, %r1, 1;", t.DocumentHighlightKind.Write),
+        ("setp.lt.s32 %p69, %r7, 9;", t.DocumentHighlightKind.Read),
+    ]
+    label = t.DocumentHighlightParams(t.TextDocumentIdentifier(URI), place(LOOP, "again:"))
+    found = await client.text_document_document_highlight_async(label)
+    assert found is not None
+    assert [h.kind for h in found] == [t.DocumentHighlightKind.Text] * 2
+
+
+@pytest.mark.asyncio
+async def test_a_lens_above_each_kernel_has_its_findings_and_verdicts(client: LanguageClient) -> None:
+    await start(client, options={"verdict": True, "patience": 60})
+    text = WRONG + kernel("ret;", name="right")
+    open_(client, text)
+    found = await client.text_document_code_lens_async(t.CodeLensParams(t.TextDocumentIdentifier(URI)))
+    assert found is not None
+    wrong, right = found
+    assert wrong.range.start.line == place(text, ".visible .entry k").line
+    assert wrong.command is not None
+    assert wrong.command.title.startswith("1 error; violated wgmma; proved ")
+    assert right.range.start.line == place(text, ".visible .entry right").line
+    assert right.command is not None
+    assert right.command.title.startswith("no findings; proved ")
+
+
+@pytest.mark.asyncio
+async def test_without_verdicts_a_lens_counts_the_findings(client: LanguageClient) -> None:
+    await start(client)
+    open_(client, WRONG)
+    await pull(client)
+    found = await client.text_document_code_lens_async(t.CodeLensParams(t.TextDocumentIdentifier(URI)))
+    assert found is not None
+    assert [lens.command and lens.command.title for lens in found] == ["1 error"]
+
+
+@pytest.mark.asyncio
+async def test_symbols_of_the_workspace_are_those_of_its_files_and_of_open_texts(
+    client: LanguageClient, tmp_path: Path
+) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    for path in (tmp_path / "below" / "a.ptx", tmp_path / ".hidden" / "b.ptx"):
+        path.write_text(module(kernel("ret;", name="gemm_tile")))
+    await start(client, root=tmp_path)
+    open_(client, module(kernel("ret;", name="GEMM_edited")))
+
+    async def names(query: str) -> list[tuple[str, str | None]]:
+        found = await client.workspace_symbol_async(t.WorkspaceSymbolParams(query))
+        return [(symbol.name, symbol.container_name) for symbol in found or ()]
+
+    assert await names("gemm") == [("GEMM_edited", "k.ptx"), ("gemm_tile", "a.ptx")]
+    assert await names("tile") == [("gemm_tile", "a.ptx")]
+    (tmp_path / "below" / "a.ptx").write_text(module(kernel("ret;", name="another")))
+    assert await names("") == [("GEMM_edited", "k.ptx"), ("another", "a.ptx")]
+
+
+@pytest.mark.asyncio
+async def test_a_server_is_initialised_once(client: LanguageClient) -> None:
+    await start(client)
+    with pytest.raises(JsonRpcException, match="initialised already"):
+        await client.initialize_async(t.InitializeParams(capabilities()))
+
+
+@pytest.mark.parametrize(("methods", "code"), [(["shutdown", "exit"], 0), (["exit"], 1)])
+def test_an_exit_without_a_shutdown_is_an_error(methods: list[str], code: int) -> None:
+    messages = [
+        {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+    ]
+    messages += [
+        {"id": 2, "method": method} if method == "shutdown" else {"method": method} for method in methods
+    ]
+    bodies = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
+    sent = b"".join(b"Content-Length: %d\r\n\r\n" % len(body) + body for body in bodies)
+    done = subprocess.run(
+        [sys.executable, "-m", "tclint", "lsp"], input=sent, stdout=subprocess.PIPE, timeout=60, check=False
+    )
+    assert done.returncode == code
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there is the process of the client watched")
+def test_the_server_ends_with_the_process_of_its_client_though_its_input_stays_open() -> None:
+    editor = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tclint", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        body = json.dumps({
+            "jsonrpc": "2.0", "id": 1, "method": "initialize",
+            "params": {"processId": editor.pid, "rootUri": None, "capabilities": {}},
+        }).encode()  # fmt: skip
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        server.stdin.flush()
+        assert b"Content-Length" in server.stdout.readline()
+        assert server.poll() is None
+        editor.kill()
+        editor.wait()
+        assert server.wait(30) == 1
+    finally:
+        for process in (editor, server):
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.asyncio
+async def test_a_hint_names_the_parity_of_the_phase_that_is_waited_for(client: LanguageClient) -> None:
+    text = LOOP.replace("    ret;", "    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 1;\n    ret;")
+    await start(client)
+    open_(client, text)
+    whole = t.Range(t.Position(0, 0), t.Position(text.count("\n"), 0))
+    found = await client.text_document_inlay_hint_async(
+        t.InlayHintParams(t.TextDocumentIdentifier(URI), whole)
+    )
+    assert "waits for the phase with parity 1" in "".join(str(hint.label) for hint in found or ())

@@ -34,7 +34,7 @@ def imports(path: Path) -> frozenset[str]:
 
 def test_every_folder_with_modules_is_a_listed_package() -> None:
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in MODULES}
-    assert folders | {"tclint.rules", "tclint.queries"} == set(SETUPTOOLS["packages"])
+    assert folders | {"tclint.rules", "tclint.queries", "tclint.docs"} == set(SETUPTOOLS["packages"])
 
 
 def test_every_package_has_an_init() -> None:

@@ -247,7 +247,8 @@ def test_entries_of_a_rule_that_is_no_more_are_gone(folder: Path) -> None:
     [
         (None, "known.json: No such file"),
         ("", "is not valid JSON"),
-        ("<<<<<<< HEAD\n", "is not valid JSON"),
+        ("{\n<<<<<<< HEAD\n", "has the markers of a merge conflict and is not valid JSON: take either side"),
+        ('{"text": "<<<<<<< HEAD"', "is not valid JSON: Expecting"),
         ("[" * 100_000, "is not valid JSON"),
         ("[]", "is not a tclint baseline"),
         ('{"schema": 1}', "is not a tclint baseline"),

@@ -335,7 +335,7 @@ def contrast(a: tuple[float, float, float], b: tuple[float, float, float]) -> fl
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_colours_have_the_contrast_that_wcag_asks_for(theme: int) -> None:
-    css = (PACKAGE / "show/page.css").read_text()
+    css = (PACKAGE / "show/colors.css").read_text()
     found = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
     colors = {name: tuple(int(both[theme][k : k + 2], 16) for k in (1, 3, 5)) for name, *both in found}
     roles = [name for name in colors if name.startswith("role-")]
@@ -420,7 +420,7 @@ def test_of_several_kernels_the_one_with_findings_is_shown(show: Any, tmp_path: 
         (["two.ptx", "--entry", "one", "-o", "no/such/a.html"], "there is no folder no/such"),
         (["two.ptx", "--entry", "one", "-o", "."], ". is a folder, not a file"),
         (["two.ptx", "--sources", "absent"], "Directory 'absent' does not exist"),
-        (["."], "has 2 modules, but show draws one kernel"),
+        (["*.ptx"], "has 2 modules, but show draws one kernel"),
         (["two.ptx", "--select", "NOPE"], "unknown rule 'NOPE'"),
     ],
 )
