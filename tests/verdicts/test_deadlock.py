@@ -144,6 +144,9 @@ UNKNOWN = {
     "a bit that toggles": left("", "xor.b32 %r10, %r10, 1;\nsetp.eq.s32 %p5, %r10, 2;"),
     "a counter that skips its bound": left("", "add.s32 %r10, %r10, 2;\nsetp.eq.s32 %p5, %r10, 7;"),
     "a counter of some passes": left("", "@%p4 add.s32 %r10, %r10, 1;\nsetp.gt.s32 %p5, %r10, %r9;"),
+    "a counter that an inner loop advances twice": left(
+        "", f"mov.b32 %r11, 0;\ninner:\n{NEXT}add.s32 %r11, %r11, 1;\nsetp.lt.s32 %p4, %r11, 2;\n@%p4 bra inner;\nsetp.eq.s32 %p5, %r10, 7;"
+    ),
     "a loop within one that a leader leaves": left("setp.eq.s32 %p5, %r0, 0;", "").replace("out:", f"{COUNTED}\nout:"),
     "what a lane votes for": polled(f"{READ}\nsetp.ne.s32 %p8, %r8, 0;\nvote.sync.any.pred %p7, %p8, -1;", "@%p7 bra poll;"),
     "lanes that are active": polled("activemask.b32 %r8;"),
