@@ -340,7 +340,7 @@ class Multiplications:
 
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
-        writes, as far as the sizes of tensor copies are known."""
+        writes."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
         objects = self._mbarriers.mbarriers.objects.values()

@@ -147,23 +147,19 @@ class Tracked:
         return {at: location for at, location in found.items() if self.untouched(at)}
 
     def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
-        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it.
-
-        With *init*, its initialisation, only what may follow that counts, and a tensor copy is compared at its start alone.
-        """
+        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it; with *init*, its
+        initialisation, nothing that may follow that."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
         naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
         return not any(
-            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address, init < 0)
+            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address)
             for site in self._writing
             if init < 0 or self.model.reaches(init, site)
         )
 
-    def _misses(self, site: int, address: MemoryRange, maps: bool) -> bool:
+    def _misses(self, site: int, address: MemoryRange) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
         found = self.data(site)
-        if found is not None and not maps and self.model.instruction(site).role("tensormap") is not None:
-            found = [(start, 1) for start, _ in found]
         return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
 
     @cached_property

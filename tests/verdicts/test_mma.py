@@ -317,6 +317,22 @@ def written(address: str, descriptors: str = DESCRIPTORS) -> Verdict:
     return mma(body, shared=LARGE)
 
 
+@pytest.mark.parametrize(
+    ("expected", "status"), [(512, Status.PROVED), (520, Status.UNKNOWN), (1024, Status.UNKNOWN)]
+)
+def test_a_tensor_copy_may_cover_an_mbarrier_beyond_its_first_byte(expected: int, status: Status) -> None:
+    """The mbarrier of the commits is 512 bytes after the place where the copy begins."""
+    copy = f"""mbarrier.init.shared::cta.b64 [done], 1;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], {expected};
+cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1, {{%r9}}], [done];"""
+    start = START.replace("mov.u32 %r8, done;", "mov.u32 %r8, tile;\nadd.u32 %r8, %r8, 512;")
+    assert start != START
+    found = mma(f"{copy}\n{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert found.status is status, found.reasons
+    if status is Status.PROVED:
+        assert Assumption.BOXES in found.assumptions
+
+
 @pytest.mark.parametrize("address", ["%r3+32768", "%r4"])
 def test_bytes_that_no_matrix_spans_may_be_overwritten(address: str) -> None:
     found = written(address, f"{DESCRIPTORS}\nadd.s32 %r4, %r3, 65536;")
