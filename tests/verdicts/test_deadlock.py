@@ -196,6 +196,15 @@ def test_a_counter_may_skip_its_bound_only_where_it_wraps() -> None:
     assert deadlock(each, ALL - {Assumption.NO_OVERFLOW}).status is Status.PROVED
 
 
+@pytest.mark.parametrize(("bound", "status"), [("0x7fffffff", Status.UNKNOWN), ("%r9", Status.PROVED)])
+def test_a_loop_that_ends_under_an_assumption_alone_uses_the_class(bound: str, status: Status) -> None:
+    """Nothing else in the kernel waits, and no number is beyond the first of these bounds."""
+    poll = left("", f"add.s32 %r10, %r10, 4;\nsetp.gt.s32 %p5, %r10, {bound};").removesuffix("bar.sync 0;")
+    found = deadlock(poll)
+    assert found.status is status
+    assert (Assumption.NO_OVERFLOW in found.assumptions) == (status is Status.PROVED)
+
+
 @pytest.mark.parametrize("case", PROVED)
 def test_a_thread_waits_for_those_that_come(case: str) -> None:
     found = deadlock(PROVED[case])
