@@ -4,14 +4,18 @@ The box of a tensor copy is in its tensor map and not in the PTX. What its phase
 together. Where the distances from each of them to the next place at which a copy or an mbarrier begins are as many bytes
 together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`). All copies of
 one tensor map must have one distance, since it has one box.
+
+So it must be known what a phase expects, and which copies it has: nothing else may expect bytes in it, and all of these copies are
+executed where the arrival is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import product
 
+from tclint.analyses.mbarrier_addresses import MbarrierLocation
 from tclint.verdicts.own_mbarriers import Location, OwnMbarriers
 from tclint.verdicts.rings import RingStates
 
@@ -28,6 +32,8 @@ class Boxes:
         self.model, self.values, self.rings = mbarriers.model, mbarriers.values, rings
         self.mbarriers = mbarriers
         self._numbers: dict[int, frozenset[int] | None] = {}
+        self._own: dict[int, Mapping[MbarrierLocation, Location]] = {}
+        """Thread -> the mbarriers at which it alone arrives, each time with one arrival."""
 
     @cached_property
     def sizes(self) -> dict[int, int]:
@@ -69,7 +75,37 @@ class Boxes:
         for site in self._copies:
             if (arrival := self._expecting(site)) is not None:
                 found.setdefault(arrival, []).append(site)
-        return found
+        return {
+            arrival: copies
+            for arrival, copies in found.items()
+            if self._is_alone(arrival) and all(self._is_executed(copy, arrival) for copy in copies)
+        }
+
+    def _is_executed(self, copy: int, arrival: int) -> bool:
+        """Whether a copy that follows an arrival is executed whenever that is."""
+        loops = self.model.cfg.loops.values()
+        here, there = (self.model.cfg.block_of[site] for site in (copy, arrival))
+        in_step = all((here in loop) == (there in loop) for loop in loops)
+        return in_step and self.mbarriers.is_executed(copy, arrival)
+
+    def _is_alone(self, arrival: int) -> bool:
+        """Whether an arrival is all that its phase waits for, besides copies: one thread arrives once, and nothing else expects
+        bytes."""
+        threads, mbarriers = self.model.views.context_of(arrival).threads, self.mbarriers.mbarriers
+
+        def admitted(site: int) -> bool:
+            if mbarriers.sites[site].transacts:
+                return True
+            once = site in mbarriers.arriving and mbarriers.amount(site) == 1
+            return once and self.model.views.context_of(site).threads == threads
+
+        if threads not in self._own:
+            self._own[threads] = (
+                self.mbarriers.found(admitted) if threads and threads & (threads - 1) == 0 else {}
+            )
+        places = (MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values())
+        named = [at for at in places if self.mbarriers.may_name(arrival, at)]
+        return bool(named) and all(at in self._own[threads] for at in named)
 
     def _expecting(self, copy: int) -> int | None:
         """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""
