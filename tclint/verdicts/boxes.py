@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import product
+from math import prod
 
 from tclint.analyses.mbarrier_addresses import MbarrierLocation
 from tclint.verdicts.own_mbarriers import Location, OwnMbarriers
@@ -22,7 +23,7 @@ from tclint.verdicts.rings import RingStates
 __all__ = ["Boxes"]
 
 MAX_NUMBERS = 64
-"""The numbers of a counter, and the destinations of a copy, that are distinguished."""
+"""The numbers of a counter, and the destinations of a copy, that are distinguished; of several counters, its square."""
 
 
 class Boxes:
@@ -34,6 +35,10 @@ class Boxes:
         self._numbers: dict[int, frozenset[int] | None] = {}
         self._own: dict[int, Mapping[MbarrierLocation, Location]] = {}
         """Thread -> the mbarriers at which it alone arrives, each time with one arrival."""
+        self._many = set[int]()
+        """The counters that have too many numbers."""
+        self.limits: dict[int, str] = {}
+        """Copy -> the limit because of which it is not known where it begins, in words."""
 
     @cached_property
     def sizes(self) -> dict[int, int]:
@@ -162,26 +167,38 @@ class Boxes:
         terms, constant = self.values.linear(address) if address is not None else ((), 0)
         variables = [v for t, f in terms if f == 1 and (v := self.values.variable(t)) is not None]
         rest = self.values.total(tuple(t for t in terms if self.values.variable(t[0]) is None), constant)
-        offsets = self._all_of((rest,)) if len(variables) == 1 else None
+        offsets = self._all_of((rest,), site) if len(variables) == 1 else None
         for offset in offsets or ():
             yield variables[0].name, offset
 
     # ------------------------------------------------------------ numbers
 
-    def _all_of(self, values: Iterable[int]) -> frozenset[int] | None:
-        """All numbers that *values* may be; None if they are not known, or too many."""
+    def _all_of(self, values: Iterable[int], site: int = -1) -> frozenset[int] | None:
+        """All numbers that *values* may be; None if they are not known, or too many, which is noted for the copy *site*."""
         found = set[int]()
         for value in values:
             counters = sorted(self.rings.counters(value))
             choices = [self._of_counter(counter) for counter in counters]
-            if any(each is None for each in choices):
+            if not self._many.isdisjoint(counters):
+                self._note(site)
+            known = [each for each in choices if each is not None]
+            if len(known) < len(choices):
                 return None
-            for chosen in product(*(each for each in choices if each is not None)):
+            if prod(map(len, known)) > MAX_NUMBERS**2:
+                self._note(site)
+                return None
+            for chosen in product(*known):
                 number = self.rings.evaluated(value, dict(zip(counters, chosen, strict=True)))
-                if number is None or len(found) >= MAX_NUMBERS:
+                if number is None:
                     return None
                 found.add(number)
+                if len(found) > MAX_NUMBERS:
+                    self._note(site)
+                    return None
         return frozenset(found)
+
+    def _note(self, site: int) -> None:
+        self.limits[site] = f"it may begin at more than {MAX_NUMBERS} places"
 
     def _of_counter(self, counter: int) -> frozenset[int] | None:
         """All numbers that a counter may be: the least fixpoint of what its block joins."""
@@ -191,5 +208,7 @@ class Boxes:
         known: frozenset[int] | None = frozenset()
         while known is not None and (found := self._all_of(self.values.arguments(counter))) != known:
             known = self._numbers[counter] = found if self.values.arguments(counter) else None
+        if self.limits.pop(-1, ""):
+            self._many.add(counter)
         self._numbers[counter] = known
         return known

@@ -289,6 +289,10 @@ class Tracked:
             return None
         return [(address, size)], frozenset((Assumption.BOXES, Assumption.EXPECTED))
 
+    def limit(self, site: int) -> str:
+        """The limit because of which it is not known which bytes a tensor copy writes, in words; "" if there is none."""
+        return self._boxes.limits.get(site, "")
+
     def addresses(self) -> Iterator[int]:
         """The values on which it depends what is tracked, by which phase, and which phase a wait is for."""
         for site in (*self.events, *self._waits):

@@ -9,7 +9,9 @@ import pytest
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.ir.cfg import Edge
 from tclint.verdicts import verdicts
+from tclint.verdicts.phases import NO_PHASES, Issue, Known, Phases
 from tests.tools.support import last_kernel
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "proofs"
@@ -192,6 +194,41 @@ def test_what_else_expects_bytes_in_a_phase_leaves_boxes_unknown(count: int, bef
     assert two_boxes(alone).status is Status.PROVED
     more = {"[mbarrier], 1;": f"[mbarrier], {count};", "@%p1 bra issued;": f"@%p1 bra issued;\n{before}"}
     assert two_boxes({**alone, **more}).status is Status.UNKNOWN
+
+
+def test_the_limit_is_named_that_leaves_the_place_of_a_box_unknown() -> None:
+    loop = """mov.u32 %r6, 0;
+mov.u32 %r8, 0;
+next:
+add.u32 %r8, %r8, 16;
+and.b32 %r8, %r8, 4095;
+add.u32 %r6, %r6, 1;
+setp.lt.u32 %p6, %r6, %r4;
+@%p6 bra next;
+"""
+    moved = {
+        "@%p1 bra issued;": f"{loop}add.u32 %r8, %r8, %r2;\n@%p1 bra issued;",
+        FIRST: FIRST.replace("[tile]", "[%r8]"),
+    }
+    assert any("more than 64 places" in reason.what for reason in two_boxes(moved).reasons)
+    few = {**moved, "@%p1 bra issued;": moved["@%p1 bra issued;"].replace("4095", "255")}
+    assert not any("places" in reason.what for reason in two_boxes(few).reasons)
+
+
+@pytest.mark.parametrize(
+    ("steps", "limit"),
+    [([8], ""), ([9], "a path from it takes more than 8 edges"), ([*range(1, 7)], ""), ([*range(1, 8)], "more than 6 paths lead on from it")],
+)  # fmt: skip
+def test_the_limit_is_named_that_leaves_it_unknown_what_was_skipped(steps: list[int], limit: str) -> None:
+    """A copy that may have been skipped, after as many edges on each of several paths."""
+    ask = NO_PHASES._replace(conditional={0}, steps={1})
+    phases = Phases(ask, frozenset(), {}, lambda block, register: True)
+    edge = Edge(0, 1, -1, True)
+    known = Known(frozenset(Issue(0, (), None, taken=(edge,) * (count - 1)) for count in steps))
+    (after, *others) = phases.followed(known, edge).underway
+    assert phases.limits == ({0: limit} if limit else {})
+    assert (after.taken is None) == bool(limit)
+    assert len(others) == (0 if limit else len(steps) - 1)
 
 
 @pytest.mark.parametrize(
