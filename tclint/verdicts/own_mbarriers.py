@@ -71,26 +71,37 @@ class OwnMbarriers:
         """Whether one thread certainly executes *site* where *use* is executed: in one launch, or in one iteration of the loop
         that has both.
 
-        Its number alone decides that, or what decides the use as well.
+        Its number alone decides that, or what decides the use as well: the same branches, if all threads take them alike, and if
+        it is the thread of the use, any branches and predicates.
         """
-        threads = self.model.views.context_of(site).threads
+        context = self.model.views.context_of
+        threads = context(site).threads
         if not threads or threads & (threads - 1):
             return False
         here, there = self.cfg.block_of[site], self.cfg.block_of[use]
-        deciding = frozenset(self.cfg.control_dependences(here)) - {*self.cfg.control_dependences(there)}
+        common, given = self.cfg.control_dependences(there), set[Literal]()
+        if context(use).threads == threads:
+            given.update(self._literals(use, filter(self._passed_to(there), common)))
+        else:
+            common = [edge for edge in common if self._is_taken_alike(edge)]
+        deciding = frozenset(self.cfg.control_dependences(here)) - {*common}
         if any(edge.predicate < 0 for edge in deciding):
             return False
-        holding = (
-            edge
-            for edge in self.cfg.control_dependences(there)
-            if len(self.cfg.predecessors[edge.target]) == 1 and self.cfg.dominates(edge.target, there)
-        )
-        given = {*self._literals(use, holding)}
         for p, truth in self._literals(site, deciding):
             mask = self.values.mask(p if truth else self.values.negate(p))
             if (p, truth) not in given and (mask is None or mask & threads == 0):
                 return False
         return True
+
+    def _passed_to(self, block: int) -> Callable[[Edge], bool]:
+        """Whether every path to *block* takes an edge."""
+        return lambda e: len(self.cfg.predecessors[e.target]) == 1 and self.cfg.dominates(e.target, block)
+
+    def _is_taken_alike(self, edge: Edge) -> bool:
+        """Whether all threads of the CTA that are at an edge take it, or none."""
+        last = self.cfg.blocks[edge.source].end - 1
+        shared = self.values.addresses.is_shared
+        return edge.predicate >= 0 and shared(self.values.before(edge.predicate, last))
 
     def _literals(self, site: int, edges: Iterable[Edge]) -> Iterator[Literal]:
         """What holds where an instruction executes, by its guard and the *edges* that lead there."""

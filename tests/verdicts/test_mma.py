@@ -333,6 +333,21 @@ cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r
         assert Assumption.BOXES in found.assumptions
 
 
+@pytest.mark.parametrize(("thread", "status"), [(0, Status.PROVED), (32, Status.UNKNOWN)])
+def test_a_word_of_each_thread_may_decide_what_its_thread_initialises_and_uses(
+    thread: int, status: Status
+) -> None:
+    """Thread 0 initialises the mbarriers if its word is not 0, and another thread has another word."""
+    word = "mul.wide.u32 %rd7, %r1, 4;\nadd.s64 %rd7, %rd1, %rd7;\nld.global.b32 %r40, [%rd7];\nsetp.eq.s32 %p7, %r40, 0;"
+    either = "or.pred %p8, %p0, %p7;\n@%p8 bra"
+    apart = START.replace("@%p0 bra ready;", f"{word}\n{either} ready;")
+    apart = apart.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n{either} others;")
+    at_once = START.replace("@%p0 bra ready;", f"{word}\n@%p7 bra others;\n@%p0 bra ready;")
+    at_once = at_once.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n@%p0 bra others;")
+    for start in (apart, at_once):
+        assert mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start).status is status
+
+
 @pytest.mark.parametrize("address", ["%r3+32768", "%r4"])
 def test_bytes_that_no_matrix_spans_may_be_overwritten(address: str) -> None:
     found = written(address, f"{DESCRIPTORS}\nadd.s32 %r4, %r3, 65536;")
