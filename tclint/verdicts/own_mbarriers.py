@@ -65,6 +65,7 @@ class OwnMbarriers:
             and all(self.is_executed(init, i) for i in used)
             and not any(self.model.reaches(i, init) for i in (*used, *ends))
             and not any(self.model.reaches(end, i) for end in ends for i in used)
+            and all(self.model.reaches(i, end) for end in ends for i in used)
         )
 
     def is_executed(self, site: int, use: int) -> bool:

@@ -295,7 +295,7 @@ class Phases:
         if wait is None:
             return known
         on, parity = self.ask.on(wait, now, self.counters), self.ask.parity(wait, now, self.counters)
-        if on is None or parity is None or (on, parity & 1) not in known.parities:
+        if on is None or (on, parity) not in known.parities:
             return known
         events = self.ask.events
         mine = {each for each in known.underway if each.on == on and not each.stale}

@@ -147,15 +147,20 @@ class Tracked:
         return {at: location for at, location in found.items() if self.untouched(at)}
 
     def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
-        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it; with *init*, its
-        initialisation, nothing that may follow that."""
+        """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and,
+        with *init*, what is executed only before this initialisation.
+
+        What another role does may come at any time: no path leads from it to the uses, or from them to it."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
         naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
-        return not any(
-            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address)
-            for site in self._writing
-            if init < 0 or self.model.reaches(init, site)
-        )
+        reaches = self.model.reaches
+
+        def matters(site: int) -> bool:
+            before = init >= 0 and reaches(site, init) and not reaches(init, site)
+            after = all(reaches(use, site) and not reaches(site, use) for use in naming)
+            return not before and not after
+
+        return all(self._misses(site, address) for site in self._writing if matters(site))
 
     def _misses(self, site: int, address: MemoryRange) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""

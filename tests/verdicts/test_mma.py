@@ -163,6 +163,7 @@ UNKNOWN = {
     "a wait that gives up": (
         f"{MMA}\n{COMMIT}\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra a;\na:\n{LD}"
     ),
+    "a parity that is none": f"{MMA}\n{COMMIT}\n{wait('2')}\n{LD}",
     "a wait whose result is overwritten": (
         f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\nsetp.eq.s32 %p2, 0, 0;\n@!%p2 bra w;\n{LD}"
     ),
@@ -331,6 +332,26 @@ cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r
     assert found.status is status, found.reasons
     if status is Status.PROVED:
         assert Assumption.BOXES in found.assumptions
+
+
+@pytest.mark.parametrize(
+    ("role", "status"),
+    [
+        ("st.shared.b32 [%r3], %r0;", Status.PROVED),
+        ("st.shared.b32 [%r8+4], %r0;", Status.UNKNOWN),
+        ("mbarrier.inval.shared::cta.b64 [%r8];", Status.UNKNOWN),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd1], 16, [%r8+16];",
+            Status.UNKNOWN,
+        ),
+    ],
+)
+@pytest.mark.parametrize("forks_at", ["@%p0 bra ready;", "@%p0 bra others;"])
+def test_another_role_may_write_to_an_mbarrier_at_any_time(role: str, status: Status, forks_at: str) -> None:
+    """No path leads from the uses of the mbarrier to what the role does, nor back; it begins before the mbarrier is made, or after."""
+    start = START.replace(forks_at, f"setp.eq.s32 %p7, %r1, 32;\n@%p7 bra role;\n{forks_at}")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start, after=f"ret;\nrole:\n{role}")
+    assert found.status is status, found.reasons
 
 
 @pytest.mark.parametrize(("thread", "status"), [(0, Status.PROVED), (32, Status.UNKNOWN)])
