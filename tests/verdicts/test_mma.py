@@ -354,6 +354,35 @@ def test_another_role_may_write_to_an_mbarrier_at_any_time(role: str, status: St
     assert found.status is status, found.reasons
 
 
+@pytest.mark.parametrize(
+    ("between", "observed"),
+    [
+        ("bar.sync 0;", True),
+        ("barrier.cluster.arrive;\nbarrier.cluster.wait;", True),
+        ("", False),
+        ("bar.warp.sync -1;", False),
+        ("bar.arrive 0, 128;", False),
+        ("barrier.cluster.arrive;", False),
+        ("@%p5 bar.sync 0;", False),
+        ("bar.sync 1, 64;", False),
+    ],
+)
+@pytest.mark.parametrize("thread", [0, 32])
+def test_a_thread_observes_an_mbarrier_of_another_one_after_a_barrier(
+    between: str, observed: bool, thread: int
+) -> None:
+    start = START.replace("bar.sync 0;", between)
+    start = start.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n@%p0 bra others;")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert (found.status is Status.PROVED) == (observed or thread == 0), found.reasons
+
+
+def test_a_barrier_before_an_mbarrier_is_made_does_not_show_it_to_other_threads() -> None:
+    start = START.replace("bar.sync 0;", "").replace("@%p0 bra ready;", "bar.sync 0;\n@%p0 bra ready;")
+    start = start.replace("@%p0 bra others;", "setp.ne.s32 %p0, %r1, 32;\n@%p0 bra others;")
+    assert mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start).status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize(("thread", "status"), [(0, Status.PROVED), (32, Status.UNKNOWN)])
 def test_a_word_of_each_thread_may_decide_what_its_thread_initialises_and_uses(
     thread: int, status: Status
