@@ -4,21 +4,26 @@ The box of a tensor copy is in its tensor map and not in the PTX. What its phase
 together. Where the distances from each of them to the next place at which a copy or an mbarrier begins are as many bytes
 together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`). All copies of
 one tensor map must have one distance, since it has one box.
+
+So it must be known what a phase expects, and which copies it has: nothing else may expect bytes in it, and all of these copies are
+executed where the arrival is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import product
+from math import prod
 
+from tclint.analyses.mbarrier_addresses import MbarrierLocation
 from tclint.verdicts.own_mbarriers import Location, OwnMbarriers
 from tclint.verdicts.rings import RingStates
 
 __all__ = ["Boxes"]
 
 MAX_NUMBERS = 64
-"""The numbers of a counter, and the destinations of a copy, that are distinguished."""
+"""The numbers of a counter, and the destinations of a copy, that are distinguished; of several counters, its square."""
 
 
 class Boxes:
@@ -28,6 +33,12 @@ class Boxes:
         self.model, self.values, self.rings = mbarriers.model, mbarriers.values, rings
         self.mbarriers = mbarriers
         self._numbers: dict[int, frozenset[int] | None] = {}
+        self._own: dict[int, Mapping[MbarrierLocation, Location]] = {}
+        """Thread -> the mbarriers at which it alone arrives, each time with one arrival."""
+        self._many = set[int]()
+        """The counters that have too many numbers."""
+        self.limits: dict[int, str] = {}
+        """Copy -> the limit because of which it is not known where it begins, in words."""
 
     @cached_property
     def sizes(self) -> dict[int, int]:
@@ -69,7 +80,37 @@ class Boxes:
         for site in self._copies:
             if (arrival := self._expecting(site)) is not None:
                 found.setdefault(arrival, []).append(site)
-        return found
+        return {
+            arrival: copies
+            for arrival, copies in found.items()
+            if self._is_alone(arrival) and all(self._is_executed(copy, arrival) for copy in copies)
+        }
+
+    def _is_executed(self, copy: int, arrival: int) -> bool:
+        """Whether a copy that follows an arrival is executed whenever that is."""
+        loops = self.model.cfg.loops.values()
+        here, there = (self.model.cfg.block_of[site] for site in (copy, arrival))
+        in_step = all((here in loop) == (there in loop) for loop in loops)
+        return in_step and self.mbarriers.is_executed(copy, arrival)
+
+    def _is_alone(self, arrival: int) -> bool:
+        """Whether an arrival is all that its phase waits for, besides copies: one thread arrives once, and nothing else expects
+        bytes."""
+        threads, mbarriers = self.model.views.context_of(arrival).threads, self.mbarriers.mbarriers
+
+        def admitted(site: int) -> bool:
+            if mbarriers.sites[site].transacts:
+                return True
+            once = site in mbarriers.arriving and mbarriers.amount(site) == 1
+            return once and self.model.views.context_of(site).threads == threads
+
+        if threads not in self._own:
+            self._own[threads] = (
+                self.mbarriers.found(admitted) if threads and threads & (threads - 1) == 0 else {}
+            )
+        places = (MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values())
+        named = [at for at in places if self.mbarriers.may_name(arrival, at)]
+        return bool(named) and all(at in self._own[threads] for at in named)
 
     def _expecting(self, copy: int) -> int | None:
         """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""
@@ -126,26 +167,38 @@ class Boxes:
         terms, constant = self.values.linear(address) if address is not None else ((), 0)
         variables = [v for t, f in terms if f == 1 and (v := self.values.variable(t)) is not None]
         rest = self.values.total(tuple(t for t in terms if self.values.variable(t[0]) is None), constant)
-        offsets = self._all_of((rest,)) if len(variables) == 1 else None
+        offsets = self._all_of((rest,), site) if len(variables) == 1 else None
         for offset in offsets or ():
             yield variables[0].name, offset
 
     # ------------------------------------------------------------ numbers
 
-    def _all_of(self, values: Iterable[int]) -> frozenset[int] | None:
-        """All numbers that *values* may be; None if they are not known, or too many."""
+    def _all_of(self, values: Iterable[int], site: int = -1) -> frozenset[int] | None:
+        """All numbers that *values* may be; None if they are not known, or too many, which is noted for the copy *site*."""
         found = set[int]()
         for value in values:
             counters = sorted(self.rings.counters(value))
             choices = [self._of_counter(counter) for counter in counters]
-            if any(each is None for each in choices):
+            if not self._many.isdisjoint(counters):
+                self._note(site)
+            known = [each for each in choices if each is not None]
+            if len(known) < len(choices):
                 return None
-            for chosen in product(*(each for each in choices if each is not None)):
+            if prod(map(len, known)) > MAX_NUMBERS**2:
+                self._note(site)
+                return None
+            for chosen in product(*known):
                 number = self.rings.evaluated(value, dict(zip(counters, chosen, strict=True)))
-                if number is None or len(found) >= MAX_NUMBERS:
+                if number is None:
                     return None
                 found.add(number)
+                if len(found) > MAX_NUMBERS:
+                    self._note(site)
+                    return None
         return frozenset(found)
+
+    def _note(self, site: int) -> None:
+        self.limits[site] = f"it may begin at more than {MAX_NUMBERS} places"
 
     def _of_counter(self, counter: int) -> frozenset[int] | None:
         """All numbers that a counter may be: the least fixpoint of what its block joins."""
@@ -155,5 +208,7 @@ class Boxes:
         known: frozenset[int] | None = frozenset()
         while known is not None and (found := self._all_of(self.values.arguments(counter))) != known:
             known = self._numbers[counter] = found if self.values.arguments(counter) else None
+        if self.limits.pop(-1, ""):
+            self._many.add(counter)
         self._numbers[counter] = known
         return known

@@ -66,6 +66,8 @@ _WHAT = {
     "exit": "it has completed before the thread exits",
 }
 
+_MEETINGS = (Barrier.CTA, Barrier.CLUSTER)
+"""The barriers at which the threads of a CTA meet."""
 Counting = Mapping[int, Sequence[tuple[int, int]]]
 """Block -> the counters that begin there, each with its register."""
 States = list[dict[Key, frozenset[PendingMma]]]
@@ -340,14 +342,37 @@ class Multiplications:
 
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
-        writes, as far as the sizes of tensor copies are known."""
+        writes."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
         objects = self._mbarriers.mbarriers.objects.values()
         inits = {(each.base, each.offset): each.inits[0] for each in objects if each.inits}
-        found = {at: on for at, on in found.items() if tracked.untouched(at, init=inits[at.base, at.offset])}
+        found = {
+            at: on
+            for at, on in found.items()
+            if self._is_observed(inits[at.base, at.offset], at, thread)
+            and tracked.untouched(at, init=inits[at.base, at.offset])
+        }
         self.assumed |= tracked.assumed
         return found
+
+    def _is_observed(self, init: int, at: MbarrierLocation, thread: int) -> bool:
+        """Whether a thread that waits for an mbarrier has made it, or passes a CTA or cluster barrier after that."""
+        if self.model.views.context_of(init).threads == 1 << thread:
+            return True
+        meetings = {
+            site for site in self.model.where(lambda e: e.barrier in _MEETINGS) if self._meets(site, init)
+        }
+        uses = (site for site in self._mbarriers.mbarriers.sites if self._mbarriers.may_name(site, at))
+        mine = (site for site in uses if self.model.views.context_of(site).threads >> thread & 1)
+        return not any(self.model.reaches(-1, site, meetings) for site in mine if site != init)
+
+    def _meets(self, barrier: int, init: int) -> bool:
+        """Whether threads that wait for a barrier wait for what is before it in all threads, such as an initialisation."""
+        instruction, reaches = self.instructions[barrier], self.model.reaches
+        waits = instruction.effects.synchronises is not None or instruction.effects.awaits is not None
+        whole = waits and instruction.guard < 0 and instruction.role("count") is None
+        return whole and reaches(init, barrier) and not reaches(barrier, init)
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""

@@ -389,10 +389,10 @@ class Progress:
         self, key: Key, facts: frozenset[PendingMma], wait: Instruction
     ) -> tuple[Key, frozenset[PendingMma]]:
         location, parity = self._location(key, wait), self._operand(key, wait.role("parity"))
-        if location is None or location not in self.ask.own or not isinstance(parity, int):
+        if location is None or location not in self.ask.own or parity not in (0, 1):
             return key, facts
         odd, behind = dict(key.phases).get(location, CommitPhase())
-        completed_odd = not parity & 1
+        completed_odd = parity == 0
         if behind == 1 and completed_odd is odd:
             left, done = 0, {(location, 0), (location, 1)}
         elif behind == 2 and completed_odd is not odd:

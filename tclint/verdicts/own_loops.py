@@ -279,7 +279,7 @@ class _Loop:
         at, total = register, 0
         for _ in range(_MAX_COPIES):
             writers = self.writers.get(at, ())
-            if len(writers) != 1 or not self._each_time(self.block_of[writers[0]], block):
+            if len(writers) != 1 or not self._once(self.block_of[writers[0]], block):
                 return 0
             instruction = self.instructions[writers[0]]
             match, a, b = instruction.match, instruction.named("a"), instruction.named("b")
@@ -298,6 +298,11 @@ class _Loop:
     def _each_time(self, block: int, end: int) -> bool:
         """Whether a thread passes *block* from each pass of *end* to the next."""
         return block == end or not any(end in part for part in _components(self.graph, self.part - {block}))
+
+    def _once(self, block: int, end: int) -> bool:
+        """Whether a thread passes *block* once from each pass of *end* to the next, and not in a loop within that."""
+        inner = _components(self.graph, self.part - {end})
+        return self._each_time(block, end) and not any(block in part for part in inner)
 
     def _deciding(self, block: int) -> list[int]:
         """The registers that decide by which edge a thread leaves *block*."""

@@ -6,16 +6,20 @@ that expect bytes, too (:mod:`tclint.verdicts.tracked`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
+from tclint.ir.cfg import Edge
 from tclint.isa.effects import Resource
+from tclint.values.nodes import Logic, Negation
 
 __all__ = ["Location", "OwnMbarriers"]
 
 Location = tuple[str, int]
 """A variable, and an offset from it in bytes."""
+Literal = tuple[int, bool]
+"""A predicate and its truth."""
 
 
 class OwnMbarriers:
@@ -58,32 +62,63 @@ class OwnMbarriers:
         used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
         return (
             self.cfg.block_of[init] not in self.cfg.in_cycle
-            and all(self._is_executed(init, i) for i in used)
+            and all(self.is_executed(init, i) for i in used)
             and not any(self.model.reaches(i, init) for i in (*used, *ends))
             and not any(self.model.reaches(end, i) for end in ends for i in used)
+            and all(self.model.reaches(i, end) for end in ends for i in used)
         )
 
-    def _is_executed(self, init: int, use: int) -> bool:
-        """Whether one thread certainly executes *init* in a launch in which *use* is executed.
+    def is_executed(self, site: int, use: int) -> bool:
+        """Whether one thread certainly executes *site* where *use* is executed: in one launch, or in one iteration of the loop
+        that has both.
 
-        Its number alone decides that, or what decides the use as well.
+        Its number alone decides that, or what decides the use as well: the same branches, if all threads take them alike, and if
+        it is the thread of the use, any branches and predicates.
         """
-        threads, instruction = self.model.views.context_of(init).threads, self.model.instruction(init)
+        context = self.model.views.context_of
+        threads = context(site).threads
         if not threads or threads & (threads - 1):
             return False
-        blocks, before = self.cfg.blocks, self.values.before
-        of_init, of_use = (self.cfg.control_dependences(self.cfg.block_of[i]) for i in (init, use))
-        deciding = frozenset(of_init) - frozenset(of_use)
+        here, there = self.cfg.block_of[site], self.cfg.block_of[use]
+        common, given = self.cfg.control_dependences(there), set[Literal]()
+        if context(use).threads == threads:
+            given.update(self._literals(use, filter(self._passed_to(there), common)))
+        else:
+            common = [edge for edge in common if self._is_taken_alike(edge)]
+        deciding = frozenset(self.cfg.control_dependences(here)) - {*common}
         if any(edge.predicate < 0 for edge in deciding):
             return False
-        required = [(before(e.predicate, blocks[e.source].end - 1), e.value) for e in deciding]
-        if instruction.guard >= 0:
-            required.append((before(instruction.guard, init), not instruction.negated))
-        for p, truth in required:
+        for p, truth in self._literals(site, deciding):
             mask = self.values.mask(p if truth else self.values.negate(p))
-            if mask is None or mask & threads == 0:
+            if (p, truth) not in given and (mask is None or mask & threads == 0):
                 return False
         return True
+
+    def _passed_to(self, block: int) -> Callable[[Edge], bool]:
+        """Whether every path to *block* takes an edge."""
+        return lambda e: len(self.cfg.predecessors[e.target]) == 1 and self.cfg.dominates(e.target, block)
+
+    def _is_taken_alike(self, edge: Edge) -> bool:
+        """Whether all threads of the CTA that are at an edge take it, or none."""
+        last = self.cfg.blocks[edge.source].end - 1
+        shared = self.values.addresses.is_shared
+        return edge.predicate >= 0 and shared(self.values.before(edge.predicate, last))
+
+    def _literals(self, site: int, edges: Iterable[Edge]) -> Iterator[Literal]:
+        """What holds where an instruction executes, by its guard and the *edges* that lead there."""
+        instruction, blocks, before = self.model.instruction(site), self.cfg.blocks, self.values.before
+        work = [(before(e.predicate, blocks[e.source].end - 1), e.value) for e in edges if e.predicate >= 0]
+        if instruction.guard >= 0:
+            work.append((before(instruction.guard, site), not instruction.negated))
+        while work:
+            p, truth = work.pop()
+            node = self.values.node(p)
+            if type(node) is Negation:
+                work.append((node.operand, not truth))
+            elif type(node) is Logic and node.name == ("and" if truth else "or"):
+                work += ((operand, truth) for operand in node.operands)
+            else:
+                yield self.values.representative(p), truth
 
     def may_name(self, site: int, at: MbarrierLocation) -> bool:
         """Whether an instruction may name the mbarrier at a location."""

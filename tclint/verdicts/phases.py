@@ -230,6 +230,8 @@ class Phases:
         self.ask, self.own, self.counters, self.uniform = ask, own, counters, uniform
         self.broken = set[Location]()
         """The mbarriers of which what is claimed does not hold."""
+        self.limits: dict[int, str] = {}
+        """Event -> the limit because of which it is not known where it was skipped, in words."""
         self.first = Known(parities=frozenset((each, 0) for each in own))
         """What a thread knows when it begins."""
 
@@ -260,8 +262,10 @@ class Phases:
                 taken = (*each.taken, edge) if edge.target in self.ask.steps else each.taken
                 paths.setdefault(each._replace(taken=None), set()).add(taken)
         for issue, ways in paths.items():
-            long = len(ways) > MAX_WAYS or max(map(len, ways)) > MAX_TAKEN
-            found |= {issue} if long or issue in found else {issue._replace(taken=each) for each in ways}
+            if limit := _limit(ways):
+                self.limits[issue.site] = limit
+            forgotten = limit or issue in found
+            found |= {issue} if forgotten else {issue._replace(taken=each) for each in ways}
         return known._replace(underway=frozenset(found))
 
     def _in_turn(self, event: Event, site: int, on: Location, underway: frozenset[Issue]) -> bool:
@@ -291,7 +295,7 @@ class Phases:
         if wait is None:
             return known
         on, parity = self.ask.on(wait, now, self.counters), self.ask.parity(wait, now, self.counters)
-        if on is None or parity is None or (on, parity & 1) not in known.parities:
+        if on is None or (on, parity) not in known.parities:
             return known
         events = self.ask.events
         mine = {each for each in known.underway if each.on == on and not each.stale}
@@ -310,3 +314,12 @@ class Phases:
             underway=frozenset(each for each in known.underway if not each.stale),
             unfenced=known.unfenced.intersection(pending),
         )
+
+
+def _limit(ways: Collection[tuple[Edge, ...]]) -> str:
+    """The limit that the paths since an operation exceed, in words; "" if there is none."""
+    if len(ways) > MAX_WAYS:
+        return f"more than {MAX_WAYS} paths lead on from it"
+    if max(map(len, ways)) > MAX_TAKEN:
+        return f"a path from it takes more than {MAX_TAKEN} edges"
+    return ""

@@ -155,7 +155,10 @@ class SharedOrder:
             self.assumed |= self.uniform.of_index
         for site in self.sites:
             instruction = self.function.instructions[site]
-            why = self.space.foreign(instruction) or untracked(site, instruction, self._phases.events)
+            why = self.space.foreign(instruction)
+            if not why and (why := untracked(site, instruction, self._phases.events)):
+                limit = self.tracked.limit(site)
+                why += limit and f"; {limit}"
             if why:
                 yield Reason(span(self.function, site), why)
 
@@ -406,7 +409,9 @@ class SharedOrder:
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"
         if walk.tracks(pair) or walk.meetings.of(*pair):
-            return f"it may meet a {name} that is underway, or no proxy fence separates the two"
+            limits = (walk.phases.limits.get(site) or self.tracked.limit(site) for site in pair)
+            beyond = next((f"; {limit}" for limit in limits if limit), "")
+            return f"it may meet a {name} that is underway, or no proxy fence separates the two{beyond}"
         view = next(walk.views(pair, self._levels[walk.certificate.between]))
         for site in pair:
             ranges = self.across.bytes.of(site)

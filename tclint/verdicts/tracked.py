@@ -147,23 +147,24 @@ class Tracked:
         return {at: location for at, location in found.items() if self.untouched(at)}
 
     def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
-        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it.
+        """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and,
+        with *init*, what is executed only before this initialisation.
 
-        With *init*, its initialisation, only what may follow that counts, and a tensor copy is compared at its start alone.
-        """
+        What another role does may come at any time: no path leads from it to the uses, or from them to it."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
         naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
-        return not any(
-            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address, init < 0)
-            for site in self._writing
-            if init < 0 or self.model.reaches(init, site)
-        )
+        reaches = self.model.reaches
 
-    def _misses(self, site: int, address: MemoryRange, maps: bool) -> bool:
+        def matters(site: int) -> bool:
+            before = init >= 0 and reaches(site, init) and not reaches(init, site)
+            after = all(reaches(use, site) and not reaches(site, use) for use in naming)
+            return not before and not after
+
+        return all(self._misses(site, address) for site in self._writing if matters(site))
+
+    def _misses(self, site: int, address: MemoryRange) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
         found = self.data(site)
-        if found is not None and not maps and self.model.instruction(site).role("tensormap") is not None:
-            found = [(start, 1) for start, _ in found]
         return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
 
     @cached_property
@@ -292,6 +293,10 @@ class Tracked:
         if address is None or size is None or Assumption.BOXES not in self.assume:
             return None
         return [(address, size)], frozenset((Assumption.BOXES, Assumption.EXPECTED))
+
+    def limit(self, site: int) -> str:
+        """The limit because of which it is not known which bytes a tensor copy writes, in words; "" if there is none."""
+        return self._boxes.limits.get(site, "")
 
     def addresses(self) -> Iterator[int]:
         """The values on which it depends what is tracked, by which phase, and which phase a wait is for."""

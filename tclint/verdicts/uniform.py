@@ -44,6 +44,7 @@ from tclint.ir.nodes import (
 from tclint.isa.effects import BARRIERS, Barrier, Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
+from tclint.verdicts.undefined import undefined
 
 __all__ = [
     "MOVED",
@@ -242,29 +243,8 @@ class Uniform:
 
     @cached_property
     def _undefined(self) -> int:
-        """The registers that may be read before anything has written them, with one bit for each: they may hold another value in
-        each thread. A write under a guard counts, as the same guard may be that of the read."""
-        read, written = dict[int, int](), dict[int, int]()
-        for b in self.order:
-            needed = known = 0
-            for at in self.graph.blocks[b]:
-                instruction = self.instructions[at]
-                for register in (*instruction.reads, instruction.guard):
-                    if register >= 0 and not known >> register & 1:
-                        needed |= 1 << register
-                for register in instruction.writes:
-                    known |= 1 << register
-            read[b], written[b] = needed, known
-        changed = True
-        while changed:
-            changed = False
-            for b in reversed(self.order):
-                needed = read[b]
-                for edge in self.graph.successors[b]:
-                    needed |= read[edge.target] & ~written[b]
-                changed = changed or needed != read[b]
-                read[b] = needed
-        return read.get(0, 0)
+        """The registers that may be read before anything has written them, one bit for each."""
+        return undefined(self.instructions, self.graph, self.order)
 
     def branch(self, block: int, levels: Mapping[int, Level]) -> Level:
         """The level of what decides by which edge threads leave *block*."""

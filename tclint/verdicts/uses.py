@@ -85,10 +85,10 @@ def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
 
 
 def _polls(function: Function, cfg: CFG) -> set[int]:
-    """The branches of loops whose end other threads may decide."""
+    """The branches of loops whose end other threads may decide, or which end under an assumption alone."""
     blocks = [range(block.start, block.end) for block in cfg.blocks]
     loops = observing_loops(function, Graph(blocks, cfg.successors, cfg.exits))
-    return {loop.site for loop in loops if loop.by is not None}
+    return {loop.site for loop in loops if loop.by is not None or loop.assumed}
 
 
 def _classes(instruction: Instruction, shares: bool) -> Iterator[HazardClass]:

@@ -69,6 +69,28 @@ PROVED = {
     "a constant in memory": "ld.const.b32 %r11, [constants];\n"
     + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
 }
+GUARD = "setp.gt.s32 %p2, %r9, 5;\n"
+"""A predicate of a parameter, under which a register is written."""
+WRITTEN = {
+    "read under the guard": f"{GUARD}@%p2 mov.b32 %r50, %r9;\nmov.b32 %r51, 0;\n@%p2 mov.b32 %r51, %r50;",
+    "written under both": f"{GUARD}@%p2 mov.b32 %r51, 1;\n@!%p2 mov.b32 %r51, %r9;",
+    "read where a branch on the guard leads": (
+        f"{GUARD}@%p2 mov.b32 %r50, %r9;\nmov.b32 %r51, 0;\n@!%p2 bra none;\nmov.b32 %r51, %r50;\nnone:"
+    ),
+}
+UNWRITTEN = {
+    "read in any case": f"{GUARD}@%p2 mov.b32 %r51, 1;",
+    "read under the opposite": f"{GUARD}@%p2 mov.b32 %r50, 1;\nmov.b32 %r51, 0;\n@!%p2 mov.b32 %r51, %r50;",
+    "read under another guard": (
+        f"{GUARD}setp.gt.s32 %p3, %r9, 4;\n@%p2 mov.b32 %r50, 1;\nmov.b32 %r51, 0;\n@%p3 mov.b32 %r51, %r50;"
+    ),
+    "read when the guard has changed": (
+        f"{GUARD}@%p2 mov.b32 %r50, 1;\nsetp.gt.s32 %p2, %r9, 4;\nmov.b32 %r51, 0;\n@%p2 mov.b32 %r51, %r50;"
+    ),
+    "read where the other edge leads": (
+        f"{GUARD}@%p2 mov.b32 %r50, %r9;\nmov.b32 %r51, 0;\n@%p2 bra none;\nmov.b32 %r51, %r50;\nnone:"
+    ),
+}
 UNKNOWN = {
     "a register that nothing writes": branch("setp.lt.s32 %p1, %r50, %r9;", BARRIER),
     "a register that is written later": branch("setp.lt.s32 %p1, %r50, %r9;\nmov.b32 %r50, 0;", BARRIER),
@@ -155,6 +177,17 @@ def test_collective_instructions_under_uniform_conditions_are_proved(name: str) 
     found = convergence(PROVED[name])
     assert found.status is Status.PROVED, found.reasons
     assert found.obligations
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_register_is_written_wherever_it_is_read(name: str) -> None:
+    assert convergence(WRITTEN[name] + branch("\nsetp.eq.s32 %p1, %r51, 1;", BARRIER)).status is Status.PROVED
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+def test_a_register_may_be_read_that_a_guard_leaves_unwritten(name: str) -> None:
+    found = convergence(UNWRITTEN[name] + branch("\nsetp.eq.s32 %p1, %r51, 1;", BARRIER))
+    assert found.status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

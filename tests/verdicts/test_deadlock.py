@@ -144,6 +144,9 @@ UNKNOWN = {
     "a bit that toggles": left("", "xor.b32 %r10, %r10, 1;\nsetp.eq.s32 %p5, %r10, 2;"),
     "a counter that skips its bound": left("", "add.s32 %r10, %r10, 2;\nsetp.eq.s32 %p5, %r10, 7;"),
     "a counter of some passes": left("", "@%p4 add.s32 %r10, %r10, 1;\nsetp.gt.s32 %p5, %r10, %r9;"),
+    "a counter that an inner loop advances twice": left(
+        "", f"mov.b32 %r11, 0;\ninner:\n{NEXT}add.s32 %r11, %r11, 1;\nsetp.lt.s32 %p4, %r11, 2;\n@%p4 bra inner;\nsetp.eq.s32 %p5, %r10, 7;"
+    ),
     "a loop within one that a leader leaves": left("setp.eq.s32 %p5, %r0, 0;", "").replace("out:", f"{COUNTED}\nout:"),
     "what a lane votes for": polled(f"{READ}\nsetp.ne.s32 %p8, %r8, 0;\nvote.sync.any.pred %p7, %p8, -1;", "@%p7 bra poll;"),
     "lanes that are active": polled("activemask.b32 %r8;"),
@@ -191,6 +194,15 @@ def test_a_counter_may_skip_its_bound_only_where_it_wraps() -> None:
     assert Assumption.NO_OVERFLOW in deadlock(skips).assumptions
     assert deadlock(skips, ALL - {Assumption.NO_OVERFLOW}).status is Status.UNKNOWN
     assert deadlock(each, ALL - {Assumption.NO_OVERFLOW}).status is Status.PROVED
+
+
+@pytest.mark.parametrize(("bound", "status"), [("0x7fffffff", Status.UNKNOWN), ("%r9", Status.PROVED)])
+def test_a_loop_that_ends_under_an_assumption_alone_uses_the_class(bound: str, status: Status) -> None:
+    """Nothing else in the kernel waits, and no number is beyond the first of these bounds."""
+    poll = left("", f"add.s32 %r10, %r10, 4;\nsetp.gt.s32 %p5, %r10, {bound};").removesuffix("bar.sync 0;")
+    found = deadlock(poll)
+    assert found.status is status
+    assert (Assumption.NO_OVERFLOW in found.assumptions) == (status is Status.PROVED)
 
 
 @pytest.mark.parametrize("case", PROVED)

@@ -163,6 +163,7 @@ UNKNOWN = {
     "a wait that gives up": (
         f"{MMA}\n{COMMIT}\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra a;\na:\n{LD}"
     ),
+    "a parity that is none": f"{MMA}\n{COMMIT}\n{wait('2')}\n{LD}",
     "a wait whose result is overwritten": (
         f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\nsetp.eq.s32 %p2, 0, 0;\n@!%p2 bra w;\n{LD}"
     ),
@@ -315,6 +316,86 @@ def written(address: str, descriptors: str = DESCRIPTORS) -> Verdict:
     """A store to shared memory during a multiplication."""
     body = f"{descriptors}\n{MMA}\n{COMMIT}\nst.shared.b32 [{address}], %r9;\n{wait()}"
     return mma(body, shared=LARGE)
+
+
+@pytest.mark.parametrize(
+    ("expected", "status"), [(512, Status.PROVED), (520, Status.UNKNOWN), (1024, Status.UNKNOWN)]
+)
+def test_a_tensor_copy_may_cover_an_mbarrier_beyond_its_first_byte(expected: int, status: Status) -> None:
+    """The mbarrier of the commits is 512 bytes after the place where the copy begins."""
+    copy = f"""mbarrier.init.shared::cta.b64 [done], 1;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], {expected};
+cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1, {{%r9}}], [done];"""
+    start = START.replace("mov.u32 %r8, done;", "mov.u32 %r8, tile;\nadd.u32 %r8, %r8, 512;")
+    assert start != START
+    found = mma(f"{copy}\n{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert found.status is status, found.reasons
+    if status is Status.PROVED:
+        assert Assumption.BOXES in found.assumptions
+
+
+@pytest.mark.parametrize(
+    ("role", "status"),
+    [
+        ("st.shared.b32 [%r3], %r0;", Status.PROVED),
+        ("st.shared.b32 [%r8+4], %r0;", Status.UNKNOWN),
+        ("mbarrier.inval.shared::cta.b64 [%r8];", Status.UNKNOWN),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd1], 16, [%r8+16];",
+            Status.UNKNOWN,
+        ),
+    ],
+)
+@pytest.mark.parametrize("forks_at", ["@%p0 bra ready;", "@%p0 bra others;"])
+def test_another_role_may_write_to_an_mbarrier_at_any_time(role: str, status: Status, forks_at: str) -> None:
+    """No path leads from the uses of the mbarrier to what the role does, nor back; it begins before the mbarrier is made, or after."""
+    start = START.replace(forks_at, f"setp.eq.s32 %p7, %r1, 32;\n@%p7 bra role;\n{forks_at}")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start, after=f"ret;\nrole:\n{role}")
+    assert found.status is status, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("between", "observed"),
+    [
+        ("bar.sync 0;", True),
+        ("barrier.cluster.arrive;\nbarrier.cluster.wait;", True),
+        ("", False),
+        ("bar.warp.sync -1;", False),
+        ("bar.arrive 0, 128;", False),
+        ("barrier.cluster.arrive;", False),
+        ("@%p5 bar.sync 0;", False),
+        ("bar.sync 1, 64;", False),
+    ],
+)
+@pytest.mark.parametrize("thread", [0, 32])
+def test_a_thread_observes_an_mbarrier_of_another_one_after_a_barrier(
+    between: str, observed: bool, thread: int
+) -> None:
+    start = START.replace("bar.sync 0;", between)
+    start = start.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n@%p0 bra others;")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert (found.status is Status.PROVED) == (observed or thread == 0), found.reasons
+
+
+def test_a_barrier_before_an_mbarrier_is_made_does_not_show_it_to_other_threads() -> None:
+    start = START.replace("bar.sync 0;", "").replace("@%p0 bra ready;", "bar.sync 0;\n@%p0 bra ready;")
+    start = start.replace("@%p0 bra others;", "setp.ne.s32 %p0, %r1, 32;\n@%p0 bra others;")
+    assert mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(("thread", "status"), [(0, Status.PROVED), (32, Status.UNKNOWN)])
+def test_a_word_of_each_thread_may_decide_what_its_thread_initialises_and_uses(
+    thread: int, status: Status
+) -> None:
+    """Thread 0 initialises the mbarriers if its word is not 0, and another thread has another word."""
+    word = "mul.wide.u32 %rd7, %r1, 4;\nadd.s64 %rd7, %rd1, %rd7;\nld.global.b32 %r40, [%rd7];\nsetp.eq.s32 %p7, %r40, 0;"
+    either = "or.pred %p8, %p0, %p7;\n@%p8 bra"
+    apart = START.replace("@%p0 bra ready;", f"{word}\n{either} ready;")
+    apart = apart.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n{either} others;")
+    at_once = START.replace("@%p0 bra ready;", f"{word}\n@%p7 bra others;\n@%p0 bra ready;")
+    at_once = at_once.replace("@%p0 bra others;", f"setp.ne.s32 %p0, %r1, {thread};\n@%p0 bra others;")
+    for start in (apart, at_once):
+        assert mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start).status is status
 
 
 @pytest.mark.parametrize("address", ["%r3+32768", "%r4"])

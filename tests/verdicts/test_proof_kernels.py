@@ -9,7 +9,9 @@ import pytest
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.ir.cfg import Edge
 from tclint.verdicts import verdicts
+from tclint.verdicts.phases import NO_PHASES, Issue, Known, Phases
 from tests.tools.support import last_kernel
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "proofs"
@@ -102,6 +104,131 @@ def test_boxes_are_assumed_only_where_the_distances_are_what_a_phase_expects(exp
 
 EXPECT = "	mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], %r7;\n"
 COPY = "	cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%rd1], %r7, [%r4];\n"
+
+
+TWO_BOXES = """.version 8.8
+.target sm_90
+.address_size 64
+.visible .entry two_boxes(.param .u32 n, .param .align 64 .b8 a[128], .param .align 64 .b8 b[128])
+.reqntid 128
+{
+    .reg .pred %p<9>;
+    .reg .b32 %r<9>;
+    .reg .b64 %rd<9>;
+    .shared .align 128 .b8 tile[2048];
+    .shared .align 8 .b64 mbarrier;
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r2, tile;
+    add.u32 %r3, %r2, %r1;
+    ld.param.u32 %r4, [n];
+    mov.u64 %rd1, a;
+    mov.u64 %rd2, b;
+    mov.u32 %r5, 0;
+    setp.ne.s32 %p1, %r0, 0;
+    setp.gt.s32 %p2, %r4, 5;
+    @!%p1 mbarrier.init.shared::cta.b64 [mbarrier], 1;
+    bar.sync 0;
+    @%p1 bra issued;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [mbarrier], 1024;
+    cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd1, {%r5}], [mbarrier];
+    cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [tile+512], [%rd2, {%r5}], [mbarrier];
+issued:
+    st.shared.b32 [%r3+1024], %r0;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [mbarrier], 0;
+    @!%p3 bra wait;
+    xor.b32 %r6, %r3, 4;
+    ld.shared.b32 %r7, [%r6];
+    ret;
+}
+"""
+"""Two tensor copies, and a store meanwhile to what is after both if each has 512 bytes."""
+FIRST, SECOND = (line for line in TWO_BOXES.splitlines() if "tensor" in line)
+ONE_OR_OTHER = (
+    {FIRST: f"@%p2 {FIRST}", SECOND: f"@!%p2 {SECOND}"},
+    {FIRST: f"@!%p2 bra other;\n{FIRST}\nbra issued;\nother:"},
+    {SECOND: f"@%p2 {SECOND}"},
+    {SECOND: f"setp.gt.s32 %p4, %r4, 6;\n@%p4 {SECOND}"},
+)
+OF_BOTH = (
+    {},
+    {FIRST: f"@!%p1 {FIRST}", SECOND: f"@!%p1 {SECOND}"},
+    {"@%p1 bra issued;": "or.pred %p5, %p1, %p2;\n@%p5 bra issued;", SECOND: f"@!%p2 {SECOND}"},
+)
+EXPECTING = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [mbarrier], 1024;"
+
+
+def two_boxes(changes: dict[str, str]) -> Verdict:
+    text = TWO_BOXES
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    (found,) = verdicts(last_kernel(text, header=""), only=[HazardClass.SHARED_MEMORY])
+    return found
+
+
+@pytest.mark.parametrize("changes", OF_BOTH)
+def test_copies_that_are_executed_with_their_arrival_share_its_bytes(changes: dict[str, str]) -> None:
+    found = two_boxes(changes)
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.BOXES in found.assumptions
+
+
+@pytest.mark.parametrize("changes", ONE_OR_OTHER)
+def test_copies_one_of_which_may_be_skipped_do_not_share_the_bytes_of_a_phase(
+    changes: dict[str, str],
+) -> None:
+    """The one that is executed has all of them."""
+    assert two_boxes(changes).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("count", "before"),
+    [(1, EXPECTING), (2, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [mbarrier], 1024;")],
+)
+def test_what_else_expects_bytes_in_a_phase_leaves_boxes_unknown(count: int, before: str) -> None:
+    """There is one copy, and a store 512 bytes further."""
+    arrival, read = "_, [mbarrier], 1024;", "ld.shared.b32 %r7, [%r6];"
+    alone = {arrival: arrival.replace("1024", "512"), SECOND: "", "+1024]": "+512]", read: ""}
+    assert two_boxes(alone).status is Status.PROVED
+    more = {"[mbarrier], 1;": f"[mbarrier], {count};", "@%p1 bra issued;": f"@%p1 bra issued;\n{before}"}
+    assert two_boxes({**alone, **more}).status is Status.UNKNOWN
+
+
+def test_the_limit_is_named_that_leaves_the_place_of_a_box_unknown() -> None:
+    loop = """mov.u32 %r6, 0;
+mov.u32 %r8, 0;
+next:
+add.u32 %r8, %r8, 16;
+and.b32 %r8, %r8, 4095;
+add.u32 %r6, %r6, 1;
+setp.lt.u32 %p6, %r6, %r4;
+@%p6 bra next;
+"""
+    moved = {
+        "@%p1 bra issued;": f"{loop}add.u32 %r8, %r8, %r2;\n@%p1 bra issued;",
+        FIRST: FIRST.replace("[tile]", "[%r8]"),
+    }
+    assert any("more than 64 places" in reason.what for reason in two_boxes(moved).reasons)
+    few = {**moved, "@%p1 bra issued;": moved["@%p1 bra issued;"].replace("4095", "255")}
+    assert not any("places" in reason.what for reason in two_boxes(few).reasons)
+
+
+@pytest.mark.parametrize(
+    ("steps", "limit"),
+    [([8], ""), ([9], "a path from it takes more than 8 edges"), ([*range(1, 7)], ""), ([*range(1, 8)], "more than 6 paths lead on from it")],
+)  # fmt: skip
+def test_the_limit_is_named_that_leaves_it_unknown_what_was_skipped(steps: list[int], limit: str) -> None:
+    """A copy that may have been skipped, after as many edges on each of several paths."""
+    ask = NO_PHASES._replace(conditional={0}, steps={1})
+    phases = Phases(ask, frozenset(), {}, lambda block, register: True)
+    edge = Edge(0, 1, -1, True)
+    known = Known(frozenset(Issue(0, (), None, taken=(edge,) * (count - 1)) for count in steps))
+    (after, *others) = phases.followed(known, edge).underway
+    assert phases.limits == ({0: limit} if limit else {})
+    assert (after.taken is None) == bool(limit)
+    assert len(others) == (0 if limit else len(steps) - 1)
 
 
 @pytest.mark.parametrize(
