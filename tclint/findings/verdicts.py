@@ -124,6 +124,9 @@ class Assumption(Enum):
     ALLOCATED = "allocated"
     """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
     which it writes an address, and threads that do not allocate load it only after the allocation."""
+    IMPLIED_FENCES = "implied-fences"
+    """A CTA barrier, and a wait that acquires, order the ``tcgen05`` operations before and after them, as a ``tcgen05.fence`` at
+    each side does (9.7.16.6.3)."""
     DEPENDENT = "dependent"
     """A kernel that executes ``griddepcontrol`` is launched as a programmatic dependent of a grid whose results it uses
     (9.7.13.13). Checks take that for granted only where it is named, and no proof does."""

@@ -286,9 +286,9 @@ def foreign(instruction: Instruction) -> str:
     return ""
 
 
-def untracked(site: int, instruction: Instruction, events: Container[int]) -> str:
+def untracked(space: Space, site: int, instruction: Instruction, events: Container[int]) -> str:
     """Why no phase of an mbarrier is known to track what it should track; "" if one is, or it should not."""
-    if not tracked(instruction) or site in events:
+    if not space.tracks(instruction) or site in events:
         return ""
     return "it is not known that one thread executes it, at which mbarrier of the CTA it arrives, or which bytes it accesses"
 
@@ -319,13 +319,15 @@ class Space(NamedTuple):
     """How an instruction that is not foreign accesses it; None if it does not."""
     separates: Callable[[Sequence[Instruction], range, int, int], bool]
     """Whether the barrier in a block, by where a thread arrives and where it waits, orders the accesses before and after."""
+    tracks: Callable[[Instruction], bool]
+    """Whether a phase of an mbarrier should track an instruction, since it is not complete for its own thread otherwise."""
 
     def concerns(self, instruction: Instruction) -> bool:
         """Whether an instruction may access it."""
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(GROUPED, foreign, access, lambda instructions, block, arrival, wait: True)
+SHARED = Space(GROUPED, foreign, access, lambda instructions, block, arrival, wait: True, tracked)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -798,7 +800,7 @@ def _check_entries(walk: Walk) -> None:
         epoch = walk.through(b, certificate.entry[b])
         for i in graph.blocks[b]:
             if why := walk.space.foreign(walk.instructions[i]) or untracked(
-                i, walk.instructions[i], walk.meetings.passed
+                walk.space, i, walk.instructions[i], walk.meetings.passed
             ):
                 raise Refused(i, why)
         for target, since, reached in walk.leaving(b, epoch):

@@ -21,7 +21,6 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier
-from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.across_threads import AcrossThreads
@@ -350,9 +349,7 @@ class Multiplications:
         writes, as far as the sizes of tensor copies are known."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
-        objects = self._mbarriers.mbarriers.objects.values()
-        inits = {(each.base, each.offset): each.inits[0] for each in objects if each.inits}
-        found = {at: on for at, on in found.items() if tracked.untouched(at, init=inits[at.base, at.offset])}
+        found = {at: on for at, on in found.items() if tracked.kept(at)}
         self.assumed |= tracked.assumed
         return found
 
@@ -453,7 +450,7 @@ class Multiplications:
             for b, overwrites in _operands(self.instructions[then]):
                 if not (writes or overwrites) or (but_accumulators and writes and overwrites):
                     continue
-                one, two = self._columns(first, a), self._columns(then, b)
+                one, two = self._bytes.columns(first, a), self._bytes.columns(then, b)
                 if (
                     one is None
                     or two is None
@@ -461,24 +458,6 @@ class Multiplications:
                 ):
                     return False
         return True
-
-    def _columns(self, site: int, operand: str) -> MemoryRange | None:
-        """The columns that an operand covers at most; None if unknown."""
-        match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
-        assert match is not None
-        role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
-        known = "src_fmt" not in match.binding and "immHalfSplitoff" not in match.named
-        if (
-            role is None
-            or not known
-            or match.of_pair
-            or match.modes.weight_stationary
-            or match.modes.sparse
-            or (role == "a" and not self.matrices.documented)
-        ):
-            return None
-        columns, width = tensor.range(site, role), tensor.exact_width(site, role)
-        return None if columns is None or width is None else (columns.start, width)
 
     def _why(self, need: ProofObligation) -> str:
         """Why it is not known whether an obligation holds."""

@@ -162,6 +162,8 @@ class PhaseQuestions(NamedTuple):
     """The blocks the edges into which it asks for."""
     fences: Collection[int]
     """The proxy fences between what is done in shared memory of the CTA through the generic and the async proxy."""
+    proxies: bool = True
+    """Whether what is complete may not be accessed through the generic proxy before such a fence."""
 
 
 NO_PHASES = PhaseQuestions(
@@ -297,9 +299,8 @@ class Phases:
         mine = {each for each in known.underway if each.on == on and not each.stale}
         if not any(events[each.site].arrives for each in mine):
             self.broken.add(on)
-        stale = {
-            each._replace(stale=True, taken=None) for each in mine if events[each.site].kind is Kind.OPERATION
-        }
+        operations = (each for each in mine if self.ask.proxies and events[each.site].kind is Kind.OPERATION)
+        stale = {each._replace(stale=True, taken=None) for each in operations}
         parities = {(each, p ^ 1 if each == on else p) for each, p in known.parities}
         return known._replace(underway=known.underway - mine | stale, parities=frozenset(parities))
 

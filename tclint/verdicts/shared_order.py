@@ -46,7 +46,7 @@ from tclint.verdicts.epochs import (
     untracked,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.phases import NO_PHASES, Location, PhaseQuestions
+from tclint.verdicts.phases import Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
 from tclint.verdicts.tracked import Tracked
 from tclint.verdicts.uniform import Collective, Level
@@ -102,7 +102,11 @@ class SharedOrder:
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
         self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
-        self.tracked = Tracked(self.across, self.assume)
+        self.tracked = self._tracks()
+
+    def _tracks(self) -> Tracked:
+        """What is known of operations that mbarriers track."""
+        return Tracked(self.across, self.assume)
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -155,7 +159,9 @@ class SharedOrder:
             self.assumed |= self.uniform.of_index
         for site in self.sites:
             instruction = self.function.instructions[site]
-            why = self.space.foreign(instruction) or untracked(site, instruction, self._phases.events)
+            why = self.space.foreign(instruction) or untracked(
+                self.space, site, instruction, self._phases.events
+            )
             if why:
                 yield Reason(span(self.function, site), why)
 
@@ -163,8 +169,8 @@ class SharedOrder:
 
     @cached_property
     def _phases(self) -> PhaseQuestions:
-        """What is asked about operations that mbarriers track; of another memory, none are."""
-        return self.tracked.questions if self.space is SHARED else NO_PHASES
+        """What is asked about operations that mbarriers track."""
+        return self.tracked.questions
 
     @cached_property
     def _tracking(self) -> Counters:

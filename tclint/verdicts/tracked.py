@@ -102,7 +102,7 @@ class Tracked:
             return Event(Kind.COMMIT, thread) if self.mbarriers.commits(site, thread) else None
         if effects.until_phase and not effects.transacts:
             alone = instruction.match.binding.get("cta_group") == ".cta_group::1"
-            return Event(Kind.OPERATION, thread) if alone and self.bytes(site) is not None else None
+            return Event(Kind.OPERATION, thread) if alone and self._known(site) else None
         if not self.mbarriers.stays(site):
             return None
         if effects.transacts:
@@ -110,6 +110,10 @@ class Tracked:
         size, amount = self.model.constant_of(site, "tx"), self.mbarriers.mbarriers.amount(site)
         alone = size is not None and size <= MAX_COUNT and amount == 1 and not instruction.match.drops
         return Event(Kind.ARRIVAL, thread, size or 0) if alone else None
+
+    def _known(self, site: int) -> bool:
+        """Whether it is known what a ``tcgen05`` operation accesses."""
+        return self.bytes(site) is not None
 
     def _copy(self, site: int, thread: int) -> Event | None:
         """A copy to shared memory of this CTA, whose bytes are known; None if it is another one."""
@@ -144,13 +148,21 @@ class Tracked:
                 return event is not None and (event.kind is Kind.COPY or event.thread == thread)
 
             found |= self.mbarriers.found(admitted)
-        return {at: location for at, location in found.items() if self.untouched(at)}
+        return {at: location for at, location in found.items() if self._kept(at)}
 
-    def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
-        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it.
+    def _kept(self, at: MbarrierLocation) -> bool:
+        """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it."""
+        return self._untouched(at, -1)
 
-        With *init*, its initialisation, only what may follow that counts, and a tensor copy is compared at its start alone.
-        """
+    def kept(self, at: MbarrierLocation) -> bool:
+        """Whether nothing that may follow the initialisation of an mbarrier, and precedes a use, writes to its bytes, but operations
+        on it; a tensor copy is compared at its start alone."""
+        inits = (
+            each.inits for each in self.mbarriers.mbarriers.objects.values() if (each.base, each.offset) == at
+        )
+        return all(self._untouched(at, found[0]) for found in inits if found)
+
+    def _untouched(self, at: MbarrierLocation, init: int) -> bool:
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
         naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
         return not any(
