@@ -437,7 +437,10 @@ class Walk:
         """The reachable accesses, by instruction."""
         self._by_proxies = any(each.tracked or each.fenced for each in self.accesses.values())
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
-        marked = marked | self.meetings.at.keys() | set(questions.phases.fences)
+        bounds = questions.phases.uses.items()
+        self._bounding = {site for bound, uses in bounds for site in (bound, *uses)} - self.accesses.keys()
+        """What initialises, ends and names mbarriers, and is no access of this memory."""
+        marked = marked | self.meetings.at.keys() | set(questions.phases.fences) | self._bounding
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
         self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}
         self._followed: dict[tuple[int, Numbers, Pendings], Pendings] = {}
@@ -450,6 +453,8 @@ class Walk:
         for i in self._marked[b]:
             if i in self.accesses and not self.accesses[i].tracked:
                 epoch = self._note(i, epoch)
+            for s in epoch if i in self._bounding else ():
+                self.meetings.reached(i, (s.start, s.begun), s.now)
             if i in self.meetings.at:
                 epoch = self._issue(i, epoch)
             if i in self.transfer.affecting:

@@ -174,6 +174,14 @@ def test_an_mbarrier_that_does_not_begin_as_it_should_orders_nothing(changed: di
     assert tensor(STEPS, changed).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(("between", "status"), [(BARRIER, Status.PROVED), ("", Status.UNKNOWN)])
+def test_a_barrier_is_between_the_initialisation_and_what_other_threads_wait_for(
+    between: str, status: Status
+) -> None:
+    late = {**without(BEFORE, "init", "second"), "init": BEFORE["init"], "between": between}
+    assert tensor(STEPS, late).status is status
+
+
 def test_a_product_is_waited_for_before_tensor_memory_is_freed() -> None:
     late = f"{BARRIER}\n{MMA}\n{COMMIT}\n"
     freed = f"{BARRIER}\n{DEALLOC}"
