@@ -21,6 +21,7 @@ from tclint.values.addresses import EVER, MemoryRange, Pairs
 from tclint.verdicts.disjoint import column_ranges_disjoint
 from tclint.verdicts.epochs import AccessPair, Counters, MemoryAccess, Numbers, Space, View, Walk
 from tclint.verdicts.outcome import Outcome
+from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.phases import Event, PhaseQuestions
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_space import IMPLIED, TENSOR_MEMORY, WARPGROUP, misses
@@ -160,11 +161,14 @@ class TensorOrder(SharedOrder):
 
     def _of_warps(self, first: int, then: int, threads: T.Threads) -> bool:
         """Whether no two of these warps that may access the same lanes access a common column with two loads or stores."""
+        needed = self.model.fact(path_assumptions)
+        if needed is None or not needed <= self.assume:
+            return False
         key = min(first, then), max(first, then), threads
         if key not in self._warps:
             self._warps[key] = all(self.columns.apart(first, then, pair) for pair in _of_one_rank(threads))
         if self._warps[key]:
-            self.assumed |= self.uniform.of_index
+            self.assumed |= self.uniform.of_index | needed
         return self._warps[key]
 
     @cached_property

@@ -245,5 +245,10 @@ def test_warps_that_share_lanes_access_columns_of_their_own(
 ) -> None:
     registers = ", ".join("%r9" for _ in range(columns))
     store = f"tcgen05.st.sync.aligned.32x32b.x{columns}.b32 [%r2], {{{registers}}};\n{STORED}"
-    found = tensor({"store": f"{store}"}, {**BEFORE, "element": element}, size=f".reqntid {size}")
+    before = {**BEFORE, "element": element}
+    found = tensor({"store": store}, before, size=f".reqntid {size}")
     assert found.status is status, found.reasons
+    for each in (Assumption.NO_OVERFLOW, Assumption.ALLOCATED):
+        assert status is Status.UNKNOWN or each in found.assumptions
+        refused = tensor({"store": store}, before, assume=ALL - {each}, size=f".reqntid {size}")
+        assert refused.status is Status.UNKNOWN
