@@ -70,6 +70,7 @@ from tclint.verdicts.meetings import Meetings
 from tclint.verdicts.phases import (
     NO_PHASES,
     Counters,
+    Kind,
     Known,
     Location,
     Numbers,
@@ -439,7 +440,7 @@ class Walk:
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
         bounds = questions.phases.uses.items()
         self._bounding = {site for bound, uses in bounds for site in (bound, *uses)} - self.accesses.keys()
-        """What initialises, ends and names mbarriers, and is no access of this memory."""
+        """What initialises, ends and names mbarriers without an access of this memory."""
         marked = marked | self.meetings.at.keys() | set(questions.phases.fences) | self._bounding
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
         self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}
@@ -606,7 +607,8 @@ class Walk:
         found, ask = set(self.phases.broken), self.ask.phases
         if not ask.own >= self.certificate.own:
             return self.certificate.own
-        for site in ask.events.keys() - self.meetings.passed:
+        begun = {site for site, event in ask.events.items() if event.kind is Kind.BEGIN}
+        for site in (ask.events.keys() - self.meetings.passed) | (begun - self.meetings.at.keys()):
             # When threads pass this arrival is not known, nor thus which phase is that of another one.
             on = ask.on(site, (), self.certificate.counters)
             found |= self.certificate.own if on is None else {on}

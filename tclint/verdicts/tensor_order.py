@@ -6,7 +6,7 @@ compared. Those of a multiplication, a copy or a shift are compared with what it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from tclint.analyses.mbarrier_addresses import MbarrierLocation
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Reason
 from tclint.isa.accesses import StateSpace
-from tclint.isa.effects import TCGEN05
+from tclint.isa.effects import TCGEN05, Resource
 from tclint.isa.special_registers import WARP
 from tclint.values import thread_masks as T
 from tclint.values.addresses import EVER, MemoryRange, Pairs
@@ -22,7 +22,7 @@ from tclint.verdicts.disjoint import column_ranges_disjoint
 from tclint.verdicts.epochs import AccessPair, Counters, MemoryAccess, Numbers, Space, View, Walk
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import path_assumptions
-from tclint.verdicts.phases import Event, PhaseQuestions
+from tclint.verdicts.phases import Event, Kind, PhaseQuestions
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_space import IMPLIED, TENSOR_MEMORY, WARPGROUP, misses
 from tclint.verdicts.tracked import Tracked
@@ -38,7 +38,29 @@ class TrackedColumns(Tracked):
     @cached_property
     def questions(self) -> PhaseQuestions:
         """What the checker asks; nothing accesses tensor memory through another proxy."""
-        return super().questions._replace(fences=frozenset(), proxies=False)
+        anew = frozenset(on for at, on in self._own.items() if not self.mbarriers.once(at))
+        return super().questions._replace(fences=frozenset(), proxies=False, anew=anew)
+
+    @cached_property
+    def events(self) -> Mapping[int, Event]:
+        """The operations and their commits, and what initialises and ends those mbarriers that are initialised more often than once."""
+        found = dict(super().events)
+        commits = [site for site, event in found.items() if event.arrives]
+        for each in self.mbarriers.mbarriers.objects.values():
+            at = MbarrierLocation(each.base, each.offset)
+            named = any(self.mbarriers.may_name(site, at) for site in commits)
+            if named and not self.mbarriers.once(at) and self.mbarriers.renewed(at):
+                found |= {site: event for site in self.mbarriers.bounding(at) if (event := self._bound(site))}
+        return found
+
+    def _bound(self, site: int) -> Event | None:
+        """What initialises or ends an mbarrier; None if that is not known."""
+        threads = self.model.views.context_of(site).threads
+        if threads == 0 or threads & (threads - 1):
+            return None
+        if self.model.instruction(site).effects.resource is not Resource.MBARRIER_INIT:
+            return Event(Kind.END, threads.bit_length() - 1)
+        return Event(Kind.BEGIN, threads.bit_length() - 1) if self.mbarriers.always(site) else None
 
     def _event(self, site: int) -> Event | None:
         effects = self.model.instruction(site).effects

@@ -147,7 +147,7 @@ class Tracked:
                 event = self.events.get(site)
                 return event is not None and (event.kind is Kind.COPY or event.thread == thread)
 
-            found |= self.mbarriers.found(admitted)
+            found |= self.mbarriers.found(admitted, self.events.__contains__)
         return {at: location for at, location in found.items() if self._kept(at)}
 
     def _kept(self, at: MbarrierLocation) -> bool:
@@ -157,10 +157,9 @@ class Tracked:
     def kept(self, at: MbarrierLocation) -> bool:
         """Whether nothing that may follow the initialisation of an mbarrier, and precedes a use, writes to its bytes, but operations
         on it; a tensor copy is compared at its start alone."""
-        inits = (
-            each.inits for each in self.mbarriers.mbarriers.objects.values() if (each.base, each.offset) == at
-        )
-        return all(self._untouched(at, found[0]) for found in inits if found)
+        objects = self.mbarriers.mbarriers.objects.values()
+        inits = [init for each in objects if (each.base, each.offset) == at for init in each.inits]
+        return all(self._untouched(at, init) for init in inits)
 
     def _untouched(self, at: MbarrierLocation, init: int) -> bool:
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
@@ -190,14 +189,17 @@ class Tracked:
 
     @cached_property
     def _uses(self) -> dict[int, list[int]]:
-        """What initialises or ends an mbarrier, each with what names one in other threads."""
+        """What initialises or ends one of the mbarriers that are followed, each with what may name the same one in other threads."""
         sites, context = self.mbarriers.mbarriers.sites, self.model.views.context_of
-        bounds = [site for site, effects in sites.items() if effects.bounds_mbarrier]
+        named = {site: {at for at in self._own if self.mbarriers.may_name(site, at)} for site in sites}
+        bounds = [site for site, effects in sites.items() if effects.bounds_mbarrier and named[site]]
         return {
             bound: [
                 site
                 for site in sites
-                if site not in bounds and context(site).threads != context(bound).threads
+                if site != bound
+                and not named[site].isdisjoint(named[bound])
+                and context(site).threads != context(bound).threads
             ]
             for bound in bounds
         }

@@ -252,3 +252,69 @@ def test_warps_that_share_lanes_access_columns_of_their_own(
         assert status is Status.UNKNOWN or each in found.assumptions
         refused = tensor({"store": store}, before, assume=ALL - {each}, size=f".reqntid {size}")
         assert refused.status is Status.UNKNOWN
+
+
+AGAIN = {
+    "init": "@%p0 mbarrier.init.shared::cta.b64 [%r8], 1;",
+    "begun": BARRIER,
+    "product": STEPS["product"],
+    "commit": COMMIT,
+    "wait": wait("0"),
+    "load": LD,
+    "loaded": LOADED,
+    "read": BARRIER,
+    "inval": "@%p0 mbarrier.inval.shared::cta.b64 [%r8];",
+}
+"""An mbarrier that is initialised in each iteration, and so waited for with one parity."""
+NOT_AGAIN = {
+    "no initialisation": without(AGAIN, "init"),
+    "an initialisation in some launches": {
+        **AGAIN,
+        "init": f"and.pred %p6, %p0, %p9;\n{AGAIN['init'].replace('%p0', '%p6')}",
+    },
+    "an initialisation in some iterations": {
+        **AGAIN,
+        "init": f"and.b32 %r21, %r10, 1;\nsetp.eq.u32 %p6, %r21, 0;\nand.pred %p6, %p0, %p6;\n{AGAIN['init'].replace('%p0', '%p6')}",
+    },
+    "an initialisation after a branch": {
+        **AGAIN,
+        "init": f"and.b32 %r21, %r10, 1;\nsetp.eq.u32 %p6, %r21, 0;\n@%p6 bra a;\n{AGAIN['init']}\na:",
+    },
+    "an initialisation by all threads": {**AGAIN, "init": AGAIN["init"].removeprefix("@%p0 ")},
+    "no end": without(AGAIN, "inval"),
+    "an end in some launches": {
+        **AGAIN,
+        "inval": f"and.pred %p6, %p0, %p9;\n{AGAIN['inval'].replace('%p0', '%p6')}",
+    },
+    "no barrier after the initialisation": without(AGAIN, "begun"),
+    "no barrier before the end": without(AGAIN, "read"),
+    "an end by another thread than the next initialisation": {
+        **AGAIN,
+        "inval": f"setp.eq.u32 %p6, %r1, 64;\n{AGAIN['inval'].replace('%p0', '%p6')}",
+    },
+    "the end before the wait": before(AGAIN, step="inval", other="wait"),
+    "the end before the product": before(AGAIN, step="inval", other="product"),
+    "the other parity": {**AGAIN, "wait": wait("1")},
+    "a parity that alternates": {**AGAIN, "wait": wait(), "flip": STEPS["flip"]},
+    "a count of two": {**AGAIN, "init": AGAIN["init"].replace("], 1", "], 2")},
+    "no wait": without(AGAIN, "wait"),
+    "no commit": without(AGAIN, "commit"),
+    "a store to it after its initialisation": {**AGAIN, "begun": f"{BARRIER}\nst.shared.b32 [%r8], %r9;"},
+}  # fmt: skip
+
+
+def test_an_mbarrier_may_be_initialised_again_in_each_iteration() -> None:
+    once = without(BEFORE, "init", "second")
+    assert tensor(AGAIN, once).status is Status.PROVED
+    other = {**AGAIN, "init": f"setp.eq.u32 %p6, %r1, 64;\n{AGAIN['init'].replace('%p0', '%p6')}"}
+    assert tensor({**other, "ended": BARRIER}, once).status is Status.PROVED
+    after = f"{BARRIER}\n{AGAIN['init']}\n{BARRIER}\n{MMA}\n{COMMIT}\n{wait('0', label='v')}\n{BARRIER}\n{DEALLOC}"
+    assert tensor(AGAIN, once, after).status is Status.PROVED
+    assert (
+        tensor(AGAIN, once, after.replace(", 0;\n@!%p2 bra v", ", 1;\n@!%p2 bra v")).status is Status.UNKNOWN
+    )
+
+
+@pytest.mark.parametrize("name", NOT_AGAIN)
+def test_an_mbarrier_that_is_not_initialised_again_as_it_should_be_orders_nothing(name: str) -> None:
+    assert tensor(NOT_AGAIN[name], without(BEFORE, "init", "second")).status is Status.UNKNOWN
