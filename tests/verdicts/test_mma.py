@@ -580,7 +580,23 @@ def test_a_question_that_is_always_answered_is_shown_by_a_kernel(
 
 
 @pytest.mark.parametrize(
-    "discharge", [Discharge.WAIT, Discharge.INFEASIBLE, Discharge.ORDERED, Discharge.DISJOINT]
+    ("owner", "rule", "body"),
+    [
+        (Multiplications, "_same_or_apart", STAGED.replace("%r20, 7", "%r20, 6")),
+        (Progress, "_tracks", f"{NOT_HANDED['a commit for a pair of CTAs'][0]}\nret;"),
+    ],
+)
+def test_a_rule_about_what_others_wait_for_is_shown_by_a_kernel(
+    owner: type, rule: str, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mma(body, after=OBSERVED).status is Status.UNKNOWN
+    monkeypatch.setattr(owner, rule, lambda self, *arguments: True)
+    assert mma(body, after=OBSERVED).status is Status.PROVED
+
+
+@pytest.mark.parametrize(
+    "discharge",
+    [Discharge.WAIT, Discharge.INFEASIBLE, Discharge.ORDERED, Discharge.DISJOINT, Discharge.TRACKED],
 )
 @pytest.mark.parametrize(
     "name", ["read before the wait", "its operands overwritten before the wait", "no wait"]

@@ -6,6 +6,8 @@ import pytest
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.verdicts import verdicts
+from tclint.verdicts.own_mbarriers import OwnMbarriers
+from tclint.verdicts.tensor_order import TrackedColumns
 from tests.tools.support import HEADER, kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
@@ -318,3 +320,26 @@ def test_an_mbarrier_may_be_initialised_again_in_each_iteration() -> None:
 @pytest.mark.parametrize("name", NOT_AGAIN)
 def test_an_mbarrier_that_is_not_initialised_again_as_it_should_be_orders_nothing(name: str) -> None:
     assert tensor(NOT_AGAIN[name], without(BEFORE, "init", "second")).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("owner", "rule", "steps", "start"),
+    [
+        (TrackedColumns, "_kept", WRONG["a store over the mbarrier"], BEFORE),
+        (TrackedColumns, "apart", WRONG["a load of the last column before the wait"], BEFORE),
+        (TrackedColumns, "_ranges_apart", WRONG["a load of the last column before the wait"], BEFORE),
+        (
+            OwnMbarriers,
+            "always",
+            NOT_AGAIN["an initialisation in some launches"],
+            without(BEFORE, "init", "second"),
+        ),
+    ],
+)
+def test_a_rule_that_always_holds_is_noticed(
+    owner: type, rule: str, steps: dict[str, str], start: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checker and the prover share these rules, so a kernel must show that one is wrong."""
+    assert tensor(steps, start).status is Status.UNKNOWN
+    monkeypatch.setattr(owner, rule, lambda *arguments: True)
+    assert tensor(steps, start).status is Status.PROVED
