@@ -361,9 +361,9 @@ class Progress:
         if at in self.operations:
             facts |= {PendingMma(at, counters=key.counters)}
         elif at in self.ask.observed:
-            facts = frozenset(
-                fact._replace(handed=fact.handed or self._tracks(instruction, fact)) for fact in facts
-            )
+            handed = {fact for fact in facts if not fact.handed and self._tracks(instruction, fact)}
+            if handed:
+                facts = (facts - handed).union(fact._replace(handed=True) for fact in handed)
         if self._follows(at) and self._commits(instruction):
             key, facts = self._committed(key, facts, instruction)
         for register in self.relevant.intersection(instruction.writes):

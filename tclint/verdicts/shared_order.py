@@ -61,6 +61,8 @@ MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
 MAX_STEPS = 20_000
 """The visits of a block, each for one alternative, of one walk."""
+MAX_UNDERWAY = 256
+"""What may be underway on mbarriers at one block."""
 MAX_WALKS = 16
 """The walks of one kernel, each of which follows other counters, or is about other threads."""
 
@@ -262,6 +264,8 @@ class SharedOrder:
                 known = entry[target].get(since)
                 entry[target][since] = reached.joined(known)
                 if len(entry[target]) > MAX_PASSED or steps > MAX_STEPS:
+                    return None
+                if len(reached.known.underway) > MAX_UNDERWAY:
                     return None
                 if known != entry[target][since]:
                     work.setdefault(target, set()).add(since)
