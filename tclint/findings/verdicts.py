@@ -35,7 +35,8 @@ class HazardClass(Enum):
     TMEM_ACCESS = "tcgen05-ldst"
     """Registers and columns of ``tcgen05.ld`` and ``tcgen05.st`` are used only after ``tcgen05.wait`` (9.7.16.6.4)."""
     TCGEN05_MMA = "tcgen05-mma"
-    """The issuing thread waits for its ``tcgen05.mma``, ``cp`` and ``shift`` before it relies on them (9.7.16.6)."""
+    """The issuing thread waits for its ``tcgen05.mma``, ``cp`` and ``shift`` before it relies on them, or leaves that to others
+    (9.7.16.6)."""
     CP_ASYNC = "cp-async"
     """A thread waits for its ``cp.async`` before it, or a thread in step with it, accesses the bytes (9.7.9.25.3)."""
     BULK = "bulk"
@@ -64,6 +65,7 @@ class HazardClass(Enum):
 
 LIMITS = {
     HazardClass.PROXIES: "within each thread; PR001 and PR004 are about fences between threads",
+    HazardClass.TCGEN05_MMA: "of the issuing thread; what others do before it completes belongs to tensor-memory",
     HazardClass.DEADLOCK: "what waits for no thread of the kernel is taken to end",
 }
 """What a class leaves out that its name suggests. A proof states it, since a reader would take the class to be wider."""
@@ -122,6 +124,9 @@ class Assumption(Enum):
     ALLOCATED = "allocated"
     """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
     which it writes an address, and threads that do not allocate load it only after the allocation."""
+    IMPLIED_FENCES = "implied-fences"
+    """A CTA barrier, and a wait that acquires, order the ``tcgen05`` operations before and after them, as a ``tcgen05.fence`` at
+    each side does (9.7.16.6.3)."""
     DEPENDENT = "dependent"
     """A kernel that executes ``griddepcontrol`` is launched as a programmatic dependent of a grid whose results it uses
     (9.7.13.13). Checks take that for granted only where it is named, and no proof does."""
@@ -151,6 +156,8 @@ class Discharge(Enum):
     """Both are atomic operations of one type."""
     ENDS = "ends"
     """What is waited for ends whatever the threads of the kernel do, or what decides a loop is of its thread alone."""
+    TRACKED = "tracked"
+    """A commit has an mbarrier track the operation, and another thread waits for that mbarrier."""
     TABLE = "table"
     """The tables of the ISA decide it."""
 

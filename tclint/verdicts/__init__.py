@@ -59,7 +59,7 @@ from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import pooled
 from tclint.verdicts.shared_order import converged, ordered_in_shared
-from tclint.verdicts.tensor_order import TensorOrder
+from tclint.verdicts.tensor_order import TensorOrder, TensorOrderByLetter
 from tclint.verdicts.uses import events
 
 __all__ = ["PROVABLE", "verdicts"]
@@ -166,6 +166,12 @@ def _deadlock_free(model: KernelModel, assume: frozenset[Assumption]) -> Outcome
     return Waits(*model.fact(converged, assume), pool).outcome()
 
 
+def _ordered_in_tensor(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
+    """What is proved of accesses of different warps to tensor memory, by the letter or else with what may be assumed of fences."""
+    found = TensorOrderByLetter(model, assume).outcome()
+    return TensorOrder(model, assume).outcome() if found.reasons and TensorOrder.implied <= assume else found
+
+
 _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.AVAILABILITY: available,
     HazardClass.WGMMA: lambda model, assume: Completion(model, WGMMA_GROUPS, assume).outcome(),
@@ -175,7 +181,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.REGISTER_POOL: lambda model, assume: model.fact(pooled, assume),
     HazardClass.DEADLOCK: _deadlock_free,
     HazardClass.SHARED_MEMORY: ordered_in_shared,
-    HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
+    HazardClass.TENSOR_MEMORY: _ordered_in_tensor,
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),

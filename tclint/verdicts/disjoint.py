@@ -15,6 +15,7 @@ from tclint.isa.accesses import Via
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AT_ONCE, EVER, MemoryRange, Pairs, Passes
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
+from tclint.verdicts.checker import TENSOR
 from tclint.verdicts.definitions import Definitions
 from tclint.verdicts.matrices import Matrices, ranges
 from tclint.verdicts.rings import Numbers, RingStates, State
@@ -41,8 +42,11 @@ def columns_disjoint(model: KernelModel, first: int, second: int, passes: Passes
     return a is not None and b is not None and column_ranges_disjoint(model, a, b, passes)
 
 
-def column_ranges_disjoint(model: KernelModel, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
-    """Whether two ranges of columns are disjoint, whatever the lanes, which the upper bits of an address select.
+def column_ranges_disjoint(
+    model: KernelModel, a: MemoryRange, b: MemoryRange, passes: Passes, pairs: Pairs | None = None
+) -> bool:
+    """Whether two ranges of columns are disjoint, whatever the lanes, which the upper bits of an address select; with *pairs*, for
+    two of these threads.
 
     The low bits of an address are its column (9.7.16.1.1), so addresses a multiple of 65536 apart have the same one: each
     range must end before the other one begins again.
@@ -50,7 +54,7 @@ def column_ranges_disjoint(model: KernelModel, a: MemoryRange, b: MemoryRange, p
     values, (start, size) = model.values, b
     after = values.add(start, values.constant(_COLUMNS)), _FAR
     before = values.add(start, values.constant(size - _COLUMNS - _FAR)), _FAR
-    return all(values.addresses.disjoint(a, other, passes) for other in (b, after, before))
+    return all(values.addresses.disjoint(a, other, passes, pairs) for other in (b, after, before))
 
 
 def _columns(model: KernelModel, site: int) -> MemoryRange | None:
@@ -95,6 +99,26 @@ class AccessedBytes:
         if site not in self._known:
             self._known[site] = self._find(site)
         return self._known[site]
+
+    def columns(self, site: int, operand: str) -> MemoryRange | None:
+        """The columns of tensor memory that an operand covers at most; None if unknown."""
+        match, tensor = self.model.instruction(site).match, self.model.fact(TensorMemory)
+        assert match is not None
+        if match.form.group in TENSOR:
+            return _columns(self.model, site)
+        role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
+        known = "src_fmt" not in match.binding and "immHalfSplitoff" not in match.named
+        if (
+            role is None
+            or not known
+            or match.of_pair
+            or match.modes.weight_stationary
+            or match.modes.sparse
+            or (role == "a" and not self.matrices.documented)
+        ):
+            return None
+        columns, width = tensor.range(site, role), tensor.exact_width(site, role)
+        return None if columns is None or width is None else (columns.start, width)
 
     def assumptions(self, site: int) -> frozenset[Assumption]:
         """What :meth:`of` rests on for an instruction."""

@@ -70,6 +70,7 @@ from tclint.verdicts.meetings import Meetings
 from tclint.verdicts.phases import (
     NO_PHASES,
     Counters,
+    Kind,
     Known,
     Location,
     Numbers,
@@ -286,9 +287,9 @@ def foreign(instruction: Instruction) -> str:
     return ""
 
 
-def untracked(site: int, instruction: Instruction, events: Container[int]) -> str:
+def untracked(space: Space, site: int, instruction: Instruction, events: Container[int]) -> str:
     """Why no phase of an mbarrier is known to track what it should track; "" if one is, or it should not."""
-    if not tracked(instruction) or site in events:
+    if not space.tracks(instruction) or site in events:
         return ""
     return "it is not known that one thread executes it, at which mbarrier of the CTA it arrives, or which bytes it accesses"
 
@@ -319,13 +320,15 @@ class Space(NamedTuple):
     """How an instruction that is not foreign accesses it; None if it does not."""
     separates: Callable[[Sequence[Instruction], range, int, int], bool]
     """Whether the barrier in a block, by where a thread arrives and where it waits, orders the accesses before and after."""
+    tracks: Callable[[Instruction], bool]
+    """Whether a phase of an mbarrier should track an instruction, since it is not complete for its own thread otherwise."""
 
     def concerns(self, instruction: Instruction) -> bool:
         """Whether an instruction may access it."""
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(GROUPED, foreign, access, lambda instructions, block, arrival, wait: True)
+SHARED = Space(GROUPED, foreign, access, lambda instructions, block, arrival, wait: True, tracked)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -435,7 +438,10 @@ class Walk:
         """The reachable accesses, by instruction."""
         self._by_proxies = any(each.tracked or each.fenced for each in self.accesses.values())
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
-        marked = marked | self.meetings.at.keys() | set(questions.phases.fences)
+        bounds = questions.phases.uses.items()
+        self._bounding = {site for bound, uses in bounds for site in (bound, *uses)} - self.accesses.keys()
+        """What initialises, ends and names mbarriers without an access of this memory."""
+        marked = marked | self.meetings.at.keys() | set(questions.phases.fences) | self._bounding
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
         self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}
         self._followed: dict[tuple[int, Numbers, Pendings], Pendings] = {}
@@ -448,6 +454,8 @@ class Walk:
         for i in self._marked[b]:
             if i in self.accesses and not self.accesses[i].tracked:
                 epoch = self._note(i, epoch)
+            for s in epoch if i in self._bounding else ():
+                self.meetings.reached(i, (s.start, s.begun), s.now)
             if i in self.meetings.at:
                 epoch = self._issue(i, epoch)
             if i in self.transfer.affecting:
@@ -599,7 +607,8 @@ class Walk:
         found, ask = set(self.phases.broken), self.ask.phases
         if not ask.own >= self.certificate.own:
             return self.certificate.own
-        for site in ask.events.keys() - self.meetings.passed:
+        begun = {site for site, event in ask.events.items() if event.kind is Kind.BEGIN}
+        for site in (ask.events.keys() - self.meetings.passed) | (begun - self.meetings.at.keys()):
             # When threads pass this arrival is not known, nor thus which phase is that of another one.
             on = ask.on(site, (), self.certificate.counters)
             found |= self.certificate.own if on is None else {on}
@@ -798,7 +807,7 @@ def _check_entries(walk: Walk) -> None:
         epoch = walk.through(b, certificate.entry[b])
         for i in graph.blocks[b]:
             if why := walk.space.foreign(walk.instructions[i]) or untracked(
-                i, walk.instructions[i], walk.meetings.passed
+                walk.space, i, walk.instructions[i], walk.meetings.passed
             ):
                 raise Refused(i, why)
         for target, since, reached in walk.leaving(b, epoch):

@@ -91,6 +91,10 @@ class Meetings:
         for access, at in known.unfenced:
             self._met.setdefault((access, site), set()).add((at, now))
 
+    def reached(self, site: int, epoch: Begun, now: Numbers) -> None:
+        """Notes an instruction of which only the epochs matter."""
+        self._executed.setdefault(site, {}).setdefault(epoch, set()).add(now)
+
     def issued(self, site: int, epoch: Begun, known: Known, now: Numbers) -> Known:
         """Notes that threads pass an event, and returns what is known after it."""
         for each in known.underway:

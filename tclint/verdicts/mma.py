@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from tclint.analyses.mbarrier_addresses import MbarrierLocation
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
@@ -21,7 +21,6 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier
-from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.across_threads import AcrossThreads
@@ -63,11 +62,15 @@ _WHAT = {
     "columns": "it has completed before an operation on tensor memory that the ISA does not order after it",
     "source": "it has completed before the thread may overwrite the shared memory that it reads",
     "release": "it has completed before the thread calls a function",
-    "exit": "it has completed before the thread exits",
+    "exit": "it has completed before the thread exits, or an mbarrier tracks it for which others wait",
 }
 
 _MEETINGS = (Barrier.CTA, Barrier.CLUSTER)
 """The barriers at which the threads of a CTA meet."""
+_COLUMNS = 1 << 16
+"""The columns that addresses of tensor memory distinguish."""
+_EVERY = (1 << 64) - 1
+
 Counting = Mapping[int, Sequence[tuple[int, int]]]
 """Block -> the counters that begin there, each with its register."""
 States = list[dict[Key, frozenset[PendingMma]]]
@@ -123,12 +126,12 @@ class Multiplications:
         return self._judged(needs, threads)
 
     def _judged(self, needs: Sequence[ProofObligation], threads: dict[int, States]) -> Outcome:
-        pending, disjoint, reached = self._pending(threads, {need.use for need in needs})
+        pending, held, reached = self._pending(threads, {need.use for need in needs})
         claims: dict[ProofObligation, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         function = self.model.function
         for need in needs:
-            discharge = self._discharge(need, pending, disjoint, reached)
+            discharge = self._discharge(need, pending, held, reached)
             why = "" if discharge is not None else self._why(need)
             if discharge is None:
                 reasons.append(Reason(span(function, need.use), why, self._help))
@@ -190,7 +193,8 @@ class Multiplications:
 
         own = self._own(thread)
         locations = frozenset(own.values())
-        return ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
+        elsewhere, observed = self._elsewhere(own), self._observed(thread)
+        return ThreadQuestions(decided, invariant, locations, elsewhere, self.counting, observed)
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -304,9 +308,9 @@ class Multiplications:
     def _pending(
         self, threads: dict[int, States], uses: Collection[int]
     ) -> tuple[set[ProofObligation], set[ProofObligation], set[int]]:
-        """The obligations at which the operation may be pending, those at which it is and the bytes are others, and the
-        *uses* that issuing threads reach."""
-        found, disjoint, reached = set[ProofObligation](), set[ProofObligation](), set[int]()
+        """The obligations at which the operation may be pending, those that hold although it is, since the bytes are others or an
+        mbarrier tracks it, and the *uses* that issuing threads reach."""
+        found, held, reached = set[ProofObligation](), set[ProofObligation](), set[int]()
         for thread, states in threads.items():
             progress = Progress(self.model.function, self.graph, self._thread(thread))
             for b, entry in enumerate(states):
@@ -316,14 +320,16 @@ class Multiplications:
                         if progress.executes(state, i) is not False:
                             reached.add(i)
                             for need, clear in self._open(i, state, facts):
-                                (disjoint if clear else found).add(need)
+                                (held if clear else found).add(need)
                     if i in progress.affecting:
                         now = [later for state, facts in now for later in progress.after(state, facts, i)]
                 if b in self.cfg.exits:
                     for state, facts in now:
                         if progress.executes(state, sites[-1]) is not False:
-                            found |= {ProofObligation(fact.site, sites[-1], "exit") for fact in facts}
-        return found, disjoint, reached
+                            for fact in facts:
+                                need = ProofObligation(fact.site, sites[-1], "exit")
+                                (held if fact.handed else found).add(need)
+        return found, held, reached
 
     def _open(
         self, at: int, state: Key, facts: Iterable[PendingMma]
@@ -345,13 +351,10 @@ class Multiplications:
         writes."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
-        objects = self._mbarriers.mbarriers.objects.values()
-        inits = {(each.base, each.offset): each.inits[0] for each in objects if each.inits}
         found = {
             at: on
             for at, on in found.items()
-            if self._is_observed(inits[at.base, at.offset], at, thread)
-            and tracked.untouched(at, init=inits[at.base, at.offset])
+            if tracked.kept(at) and all(self._is_observed(init, at, thread) for init in tracked.inits(at))
         }
         self.assumed |= tracked.assumed
         return found
@@ -380,18 +383,36 @@ class Multiplications:
         found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
         return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
 
+    def _observed(self, thread: int) -> frozenset[int]:
+        """The commits on an mbarrier of this CTA for which a thread other than *thread* waits."""
+        mbarriers, addresses = self._mbarriers.mbarriers, self.model.fact(MbarrierAddresses)
+        waits = [
+            wait
+            for wait in mbarriers.where(lambda e: e.awaits_threads)
+            if self.model.views.context_of(wait).threads & ~(1 << thread)
+        ]
+        commits = [
+            i for i, e in mbarriers.sites.items() if e.commits is not None and self._mbarriers.stays(i)
+        ]
+        return frozenset(
+            commit
+            for commit in commits
+            if (at := addresses.locations(commit)) is not None
+            and any(self._mbarriers.may_name(wait, each) for wait in waits for each in at)
+        )
+
     # ------------------------------------------------------------ discharges
 
     def _discharge(
         self,
         need: ProofObligation,
         pending: set[ProofObligation],
-        disjoint: set[ProofObligation],
+        held: set[ProofObligation],
         reached: set[int],
     ) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to."""
-        if need not in pending and need in disjoint:
-            return Discharge.DISJOINT
+        if need not in pending and need in held:
+            return Discharge.TRACKED if need.what == "exit" else Discharge.DISJOINT
         if need not in pending:
             return Discharge.WAIT if need.use in reached else Discharge.INFEASIBLE
         if need.what != "columns" or self.instructions[need.use].effects.begins is None:
@@ -406,8 +427,32 @@ class Multiplications:
         return Discharge.DISJOINT if self._disjoint(need.operation, need.use, False) else None
 
     def _accumulates(self, first: int, then: int) -> bool:
-        """Whether two multiplications always have the same accumulator and the same shape."""
-        return all(self._same(first, then, role) for role in ("d", "idesc"))
+        """Whether two multiplications always have the same shape, and the same accumulator or two without a common column."""
+        same = self._same(first, then, "d") or self._same_or_apart(first, then)
+        return same and self._same(first, then, "idesc")
+
+    def _same_or_apart(self, first: int, then: int) -> bool:
+        """Whether the accumulators of two multiplications are the same or have no column in common, whatever the iterations.
+
+        Where what changes in both addresses is a multiple of a power of two below 65536, their distance is such a multiple,
+        too, and less than all columns that an address distinguishes. So they are the same, or as far apart.
+        """
+        width, parts = self.model.fact(TensorMemory).exact_width(first, "d"), []
+        for site in (first, then):
+            value = self.model.value(site, "d")
+            if value is None:
+                return False
+            terms, constant = self.values.linear(value)
+            fixed = tuple(term for term in terms if not self._change(term[0]))
+            parts.append((fixed, tuple(term for term in terms if term not in fixed), constant))
+        (fixed, moving, constant), (others, following, offset) = parts
+        if width is None or sorted(fixed) != sorted(others):
+            return False
+        least, unknown = min(constant, offset), 0
+        for changing, number in ((moving, constant), (following, offset)):
+            zeros, _ = self.values.known_bits(self.values.total(changing, number - least))
+            unknown |= ~zeros & _EVERY
+        return unknown < _COLUMNS and (unknown == 0 or unknown & -unknown >= width)
 
     def _same(self, first: int, then: int, role: str) -> bool:
         a, b = self.model.value(first, role), self.model.value(then, role)
@@ -429,7 +474,7 @@ class Multiplications:
             for b, overwrites in _operands(self.instructions[then]):
                 if not (writes or overwrites) or (but_accumulators and writes and overwrites):
                     continue
-                one, two = self._columns(first, a), self._columns(then, b)
+                one, two = self._bytes.columns(first, a), self._bytes.columns(then, b)
                 if (
                     one is None
                     or two is None
@@ -437,24 +482,6 @@ class Multiplications:
                 ):
                     return False
         return True
-
-    def _columns(self, site: int, operand: str) -> MemoryRange | None:
-        """The columns that an operand covers at most; None if unknown."""
-        match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
-        assert match is not None
-        role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
-        known = "src_fmt" not in match.binding and "immHalfSplitoff" not in match.named
-        if (
-            role is None
-            or not known
-            or match.of_pair
-            or match.modes.weight_stationary
-            or match.modes.sparse
-            or (role == "a" and not self.matrices.documented)
-        ):
-            return None
-        columns, width = tensor.range(site, role), tensor.exact_width(site, role)
-        return None if columns is None or width is None else (columns.start, width)
 
     def _why(self, need: ProofObligation) -> str:
         """Why it is not known whether an obligation holds."""

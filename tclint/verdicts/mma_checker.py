@@ -18,7 +18,8 @@ and acquire. Nothing else completes an operation: no barrier, no arrival of anot
 
 **Obligations.** Until an operation has completed, its thread does not access its columns of tensor memory with an
 operation that the ISA does not execute in order after it (9.7.16.6.2), frees no tensor memory, does not overwrite shared
-memory if the operation reads any, calls no function and does not exit.
+memory if the operation reads any, and calls no function. It exits only when the operation has completed, or when a commit has
+handed it over: an mbarrier tracks it for which another thread waits.
 """
 
 from __future__ import annotations
@@ -110,6 +111,8 @@ class PendingMma(NamedTuple):
     """The mbarriers that track it, each with 1 if a later commit on it has followed, else 0."""
     counters: frozenset[tuple[int, int]] = frozenset()
     """The counters when it was issued."""
+    handed: bool = False
+    """Whether a commit that others wait for (:attr:`ThreadQuestions.observed`) has followed."""
 
 
 State = Mapping[Key, frozenset[PendingMma]]
@@ -138,6 +141,8 @@ class ThreadQuestions(NamedTuple):
     """Commits and waits for other mbarriers."""
     counters: Mapping[int, Sequence[tuple[int, int]]]
     """Block -> counters that addresses depend on, each with the register that holds it when the block is entered."""
+    observed: frozenset[int] = frozenset()
+    """The commits on an mbarrier of the CTA for which another thread waits."""
 
 
 class MmaQuestions(NamedTuple):
@@ -147,7 +152,7 @@ class MmaQuestions(NamedTuple):
     """The threads that may execute an operation."""
     thread: Callable[[int], ThreadQuestions]
     accumulates: Callable[[int, int], bool]
-    """Whether two multiplications always have the same accumulator and the same shape."""
+    """Whether two multiplications always have the same shape, and the same accumulator or two without a common column."""
     disjoint: Callable[[int, int, bool], bool]
     """Whether what two operations access of tensor memory is disjoint; with True, but for their accumulators."""
     clear: Callable[[int, int, Counters, Counters], bool]
@@ -215,6 +220,7 @@ class Progress:
             for i in reachable
             if i in self.operations
             or self._follows(i)
+            or i in ask.observed
             or not self.relevant.isdisjoint(self.instructions[i].writes)
         )
         """The instructions that can change a state."""
@@ -354,7 +360,11 @@ class Progress:
             return self._waited(key, facts, instruction)
         if at in self.operations:
             facts |= {PendingMma(at, counters=key.counters)}
-        elif self._follows(at) and self._commits(instruction):
+        elif at in self.ask.observed:
+            handed = {fact for fact in facts if not fact.handed and self._tracks(instruction, fact)}
+            if handed:
+                facts = (facts - handed).union(fact._replace(handed=True) for fact in handed)
+        if self._follows(at) and self._commits(instruction):
             key, facts = self._committed(key, facts, instruction)
         for register in self.relevant.intersection(instruction.writes):
             number = self._evaluated(key, instruction, register)
@@ -372,18 +382,18 @@ class Progress:
             return key._replace(phases=frozenset(lost.items())), facts
         odd, behind = phases.get(location, CommitPhase())
         phases[location] = CommitPhase(not odd, min(behind + 1, LOST))
-        tracking = not commit.effects.sources
         found = set[PendingMma]()
         for fact in facts:
             tracked = {(at, 1 if at == location else later) for at, later in fact.tracked}
-            if (
-                tracking
-                and _group(self.instructions[fact.site]) == _group(commit)
-                and (location, 1) not in tracked
-            ):
+            if self._tracks(commit, fact) and (location, 1) not in tracked:
                 tracked.add((location, 0))
             found.add(fact._replace(tracked=frozenset(tracked)))
         return key._replace(phases=frozenset(phases.items())), frozenset(found)
+
+    def _tracks(self, commit: Instruction, fact: PendingMma) -> bool:
+        """Whether an mbarrier tracks an operation that was issued before a commit."""
+        same = _group(self.instructions[fact.site]) == _group(commit)
+        return same and not commit.effects.sources
 
     def _waited(
         self, key: Key, facts: frozenset[PendingMma], wait: Instruction
@@ -578,7 +588,10 @@ class _Checker:
             need = min(set(claims) ^ self.needed)
             raise Refused(need.use, "the certificate does not list the obligations of the kernel", need)
         for need, discharge in claims.items():
-            by_state = need.what == "source" and discharge is Discharge.DISJOINT
+            by_state = (need.what, discharge) in (
+                ("source", Discharge.DISJOINT),
+                ("exit", Discharge.TRACKED),
+            )
             decided = by_state or discharge in (Discharge.WAIT, Discharge.INFEASIBLE)
             if not decided and not self._decided(need, discharge):
                 raise Refused(
@@ -626,7 +639,10 @@ class _Checker:
                 now = [later for state, pending in now for later in progress.after(state, pending, i)]
         for state, pending in now:
             if block in self.graph.exits and progress.executes(state, sites[-1]) is not False:
-                self._require(ProofObligation(fact.site, sites[-1], "exit") for fact in pending)
+                for fact in pending:
+                    need = ProofObligation(fact.site, sites[-1], "exit")
+                    tracked = self.certificate.claims.get(need) is Discharge.TRACKED
+                    self._require(() if tracked and fact.handed else (need,))
             for edge, then in progress.followed(state, block):
                 claimed = states[edge.target].get(then)
                 if claimed is None or not pending <= claimed:

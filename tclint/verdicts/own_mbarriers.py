@@ -29,15 +29,26 @@ class OwnMbarriers:
         self.mbarriers, self.model = mbarriers, mbarriers.model
         self.values, self.cfg = self.model.values, self.model.cfg
 
-    def found(self, arrives: Callable[[int], bool]) -> dict[MbarrierLocation, Location]:
+    def found(
+        self, arrives: Callable[[int], bool], bounds: Callable[[int], bool] | None = None
+    ) -> dict[MbarrierLocation, Location]:
         """The mbarriers whose phases nothing changes but instructions that *arrives* admits, and which are no others under
-        another name."""
+        another name.
+
+        With *bounds*, they may be initialised more often than once, by instructions that it admits and that end them.
+        """
         mbarriers, found = self.mbarriers, dict[MbarrierLocation, Location]()
         for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
             at = MbarrierLocation(object_.base, object_.offset)
             location = self.location(at.base, at.offset)
-            once = len(object_.inits) == 1 and self._is_first(object_.inits[0], at)
-            if location is not None and once and object_.count == 1 and self._only(at, arrives):
+            once = self.once(at) or (bounds is not None and all(map(bounds, self.bounding(at))))
+            if (
+                location is not None
+                and once
+                and object_.inits
+                and object_.count == 1
+                and self._only(at, arrives)
+            ):
                 found[at] = location
         others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
         return {
@@ -45,6 +56,46 @@ class OwnMbarriers:
             for at, location in found.items()
             if all(at == other or same(self.model, at, other) is False for other in others)
         }
+
+    def once(self, at: MbarrierLocation) -> bool:
+        """Whether an mbarrier is initialised once, before all other operations on it."""
+        found = [o.inits for o in self.mbarriers.objects.values() if (o.base, o.offset) == at]
+        return len(found) == 1 and len(found[0]) == 1 and self._is_first(found[0][0], at)
+
+    def bounding(self, at: MbarrierLocation) -> list[int]:
+        """What may initialise or end an mbarrier."""
+        sites = self.mbarriers.sites.items()
+        return [site for site, effects in sites if effects.bounds_mbarrier and self.may_name(site, at)]
+
+    def renewed(self, at: MbarrierLocation) -> bool:
+        """Whether an ``mbarrier.inval`` is executed on every path from one initialisation to the next."""
+        bounding = self.bounding(at)
+        begins = {i for i in bounding if self.mbarriers.sites[i].resource is Resource.MBARRIER_INIT}
+        ends = {i for i in bounding if i not in begins and self.always(i)}
+        seen = set[int]()
+        work = [(self.cfg.block_of[i], i + 1) for i in begins]
+        while work:
+            block, start = work.pop()
+            sites = range(start, self.cfg.blocks[block].end)
+            first = next((i for i in sites if i in begins or i in ends), None)
+            if first in begins:
+                return False
+            if first is None:
+                fresh = {edge.target for edge in self.cfg.successors[block]} - seen
+                seen |= fresh
+                work += [(target, self.cfg.blocks[target].start) for target in fresh]
+        return True
+
+    def always(self, init: int) -> bool:
+        """Whether the one thread that may execute an instruction does so whenever it gets there."""
+        threads, instruction = self.model.views.context_of(init).threads, self.model.instruction(init)
+        if not threads or threads & (threads - 1):
+            return False
+        if instruction.guard < 0:
+            return True
+        guard = self.values.before(instruction.guard, init)
+        mask = self.values.mask(self.values.negate(guard) if instruction.negated else guard)
+        return mask is not None and bool(mask & threads)
 
     def _only(self, at: MbarrierLocation, arrives: Callable[[int], bool]) -> bool:
         """Whether all that may change the phase of an mbarrier is admitted."""

@@ -16,6 +16,7 @@ condition and that of the edge exclude each other, both stated by what all threa
 
 - at the position of an arrival, no thread has an earlier arrival or copy underway: the thread that arrives has waited for it, or
   has skipped it, so each phase has one arrival, and phase *n* is that of the arrival *n* among those that are not skipped;
+- where it is initialised again, or ended, nothing is underway on it; what other threads do with it is in other epochs;
 - copies follow an arrival that is underway and together write no more bytes than it expects. So the phase is not complete while
   one of its copies is missing.
 
@@ -76,6 +77,10 @@ class Kind(Enum):
     """One thread begins a copy that completes bytes of a phase."""
     COMMIT = "arrives later"
     """One thread arrives once all ``tcgen05`` operations that it has issued are complete."""
+    BEGIN = "initialises"
+    """One thread initialises an mbarrier, whenever threads pass it: the next phase is the first one."""
+    END = "invalidates"
+    """One thread may end an mbarrier."""
     OPERATION = "is committed"
     """One thread issues a ``tcgen05`` operation that a commit may track."""
 
@@ -162,6 +167,10 @@ class PhaseQuestions(NamedTuple):
     """The blocks the edges into which it asks for."""
     fences: Collection[int]
     """The proxy fences between what is done in shared memory of the CTA through the generic and the async proxy."""
+    anew: frozenset[Location] = frozenset()
+    """Those of the mbarriers that are followed which are initialised by events, perhaps repeatedly."""
+    proxies: bool = True
+    """Whether what is complete may not be accessed through the generic proxy before such a fence."""
 
 
 NO_PHASES = PhaseQuestions(
@@ -232,7 +241,7 @@ class Phases:
         """The mbarriers of which what is claimed does not hold."""
         self.limits: dict[int, str] = {}
         """Event -> the limit because of which it is not known where it was skipped, in words."""
-        self.first = Known(parities=frozenset((each, 0) for each in own))
+        self.first = Known(parities=frozenset((each, 0) for each in own - ask.anew))
         """What a thread knows when it begins."""
 
     def issued(self, known: Known, site: int, now: Numbers) -> Known:
@@ -240,6 +249,8 @@ class Phases:
         event = self.ask.events[site]
         on = None if event.kind is Kind.OPERATION else self.ask.on(site, now, self.counters)
         underway = known.underway
+        if event.kind in (Kind.BEGIN, Kind.END):
+            return self._bounded(known, on, begins=event.kind is Kind.BEGIN)
         if event.kind is not Kind.OPERATION:
             if on is None:  # it may name any of them
                 self.broken |= self.own
@@ -249,6 +260,17 @@ class Phases:
             underway = frozenset(self._tracked(each, on, event.thread) for each in underway)
         taken = () if site in self.ask.conditional else None
         return known._replace(underway=underway | {Issue(site, now, on, taken=taken)})
+
+    def _bounded(self, known: Known, on: Location | None, *, begins: bool) -> Known:
+        """What is known after the position of what initialises or ends an mbarrier, with which nothing may be underway."""
+        if on is None:
+            self.broken |= self.own
+        elif begins and any(each == on for each, _ in known.parities):
+            self.broken.add(on)  # it has not been ended
+        elif any(each.on == on and not each.stale for each in known.underway):
+            self.broken.add(on)
+        rest = frozenset(each for each in known.parities if each[0] != on)
+        return known._replace(parities=rest | {(on, 0)} if on in self.own and begins else rest)
 
     def followed(self, known: Known, edge: Edge) -> Known:
         """What is known after an edge of what may have been skipped."""
@@ -301,9 +323,8 @@ class Phases:
         mine = {each for each in known.underway if each.on == on and not each.stale}
         if not any(events[each.site].arrives for each in mine):
             self.broken.add(on)
-        stale = {
-            each._replace(stale=True, taken=None) for each in mine if events[each.site].kind is Kind.OPERATION
-        }
+        operations = (each for each in mine if self.ask.proxies and events[each.site].kind is Kind.OPERATION)
+        stale = {each._replace(stale=True, taken=None) for each in operations}
         parities = {(each, p ^ 1 if each == on else p) for each, p in known.parities}
         return known._replace(underway=known.underway - mine | stale, parities=frozenset(parities))
 

@@ -46,7 +46,7 @@ from tclint.verdicts.epochs import (
     untracked,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.phases import NO_PHASES, Location, PhaseQuestions
+from tclint.verdicts.phases import Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
 from tclint.verdicts.tracked import Tracked
 from tclint.verdicts.uniform import Collective, Level
@@ -61,6 +61,8 @@ MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
 MAX_STEPS = 20_000
 """The visits of a block, each for one alternative, of one walk."""
+MAX_UNDERWAY = 256
+"""What may be underway on mbarriers at one block."""
 MAX_WALKS = 16
 """The walks of one kernel, each of which follows other counters, or is about other threads."""
 
@@ -102,7 +104,11 @@ class SharedOrder:
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
         self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
-        self.tracked = Tracked(self.across, self.assume)
+        self.tracked = self._tracks()
+
+    def _tracks(self) -> Tracked:
+        """What is known of operations that mbarriers track."""
+        return Tracked(self.across, self.assume)
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -156,7 +162,7 @@ class SharedOrder:
         for site in self.sites:
             instruction = self.function.instructions[site]
             why = self.space.foreign(instruction)
-            if not why and (why := untracked(site, instruction, self._phases.events)):
+            if not why and (why := untracked(self.space, site, instruction, self._phases.events)):
                 limit = self.tracked.limit(site)
                 why += limit and f"; {limit}"
             if why:
@@ -166,8 +172,8 @@ class SharedOrder:
 
     @cached_property
     def _phases(self) -> PhaseQuestions:
-        """What is asked about operations that mbarriers track; of another memory, none are."""
-        return self.tracked.questions if self.space is SHARED else NO_PHASES
+        """What is asked about operations that mbarriers track."""
+        return self.tracked.questions
 
     @cached_property
     def _tracking(self) -> Counters:
@@ -259,6 +265,8 @@ class SharedOrder:
                 known = entry[target].get(since)
                 entry[target][since] = reached.joined(known)
                 if len(entry[target]) > MAX_PASSED or steps > MAX_STEPS:
+                    return None
+                if len(reached.known.underway) > MAX_UNDERWAY:
                     return None
                 if known != entry[target][since]:
                     work.setdefault(target, set()).add(since)

@@ -2,7 +2,8 @@
 
 The last copies of a pipeline have a condition, ``i + 2 < n``, and the loop ends with ``i + 1 == n``. So the copies of the last
 two iterations are skipped, which the condition of the branch says that leaves the loop, once it is expressed by what the
-counters were when the copy was issued or skipped.
+counters were when the copy was issued or skipped. A condition that decides whether a loop is entered, and never changes, holds for
+what the loop contains.
 """
 
 from __future__ import annotations
@@ -114,11 +115,18 @@ class Skipped:
         instruction, block = self.model.function.instructions[site], self.cfg.block_of[site]
         if instruction.guard >= 0 and self.definitions.dominate(instruction.guard, site):
             yield from self._parts(self.values.before(instruction.guard, site), not instruction.negated)
-        while len(self.cfg.predecessors[block]) == 1:
-            (edge,) = self.cfg.predecessors[block]
-            block, last = edge.source, self.cfg.blocks[edge.source].end - 1
-            if edge.predicate >= 0 and self.definitions.dominate(edge.predicate, last):
-                yield from self._parts(self.values.before(edge.predicate, last), edge.value)
+        near = True
+        while (above := self.cfg.idom[block]) != block:
+            before, block = self.cfg.predecessors[block], above
+            near = near and len(before) == 1
+            if len(before) == 1 and before[0].predicate >= 0:
+                last = self.cfg.blocks[above].end - 1
+                predicate = self.values.before(before[0].predicate, last)
+                lasts = near or not self.values.varying_at(
+                    predicate
+                )  # beyond a join, it may be of another iteration
+                if lasts and self.definitions.dominate(before[0].predicate, last):
+                    yield from self._parts(predicate, before[0].value)
 
     def _parts(self, value: int, truth: bool) -> Iterator[Literal]:
         """What follows from a predicate and does not depend on the thread or on memory."""

@@ -3,10 +3,13 @@
 Warps load and store it, allocate and free it. A load or store happens until the warp has waited for it. A barrier orders it
 with those of other warps if a ``tcgen05.fence::before_thread_sync`` precedes the barrier and a
 ``tcgen05.fence::after_thread_sync`` follows it (PTX ISA 9.7.16.6.3). Both are wanted in the block of the barrier, with no
-load, store or wait for one in between; a barrier without them orders nothing here, although allocation needs no fence.
+load, store or wait for one in between; a barrier without them orders nothing here, although allocation needs no fence. If
+fences may be taken for implied, any barrier orders them (:data:`IMPLIED`).
 
-What one thread issues for the whole CTA ends the proof: multiplications, copies and shifts signal their completion through
-an mbarrier. So does ``.cta_group::2``, by which two CTAs access tensor memory of each other.
+What one thread issues for the whole CTA signals its completion through an mbarrier: multiplications, copies and shifts, which
+are followed as :mod:`tclint.verdicts.phases` says. Its waits are not looked at for fences, so without that assumption, they end the
+proof. So does ``.cta_group::2``, by which two CTAs access tensor memory of each other. Nothing accesses it through another
+proxy, so that no access needs a proxy fence (:attr:`.MemoryAccess.fenced`).
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Instruction
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import TCGEN05_ST, Fence, Resource
+from tclint.isa.effects import TCGEN05, TCGEN05_ST, Fence, Resource
 from tclint.verdicts.checker import TENSOR
 from tclint.verdicts.epochs import MemoryAccess, Space
 
-__all__ = ["TENSOR_MEMORY", "WARPGROUP", "misses"]
+__all__ = ["IMPLIED", "TENSOR_MEMORY", "WARPGROUP", "misses"]
 
 WARPGROUP = 128
 """Threads of a warpgroup. Each of its warps loads and stores lanes that no other one of it can access (9.7.16.8.1)."""
@@ -35,8 +38,6 @@ def _foreign(instruction: Instruction) -> str:
     if not match.form.of_tcgen05:
         return ""
     effects = match.form.effects
-    if effects.begins is not None and effects.begins not in TENSOR:
-        return "an mbarrier signals its completion, and CTA barriers alone do not order accesses then"
     if match.of_pair:
         return "it may access tensor memory of the peer CTA"
     known = (
@@ -45,12 +46,22 @@ def _foreign(instruction: Instruction) -> str:
     return "" if known else "what it accesses in tensor memory is not known"
 
 
+def _foreign_by_letter(instruction: Instruction) -> str:
+    if _tracks(instruction):
+        return "an mbarrier signals its completion, and no tcgen05.fence is looked for after a wait for it"
+    return _foreign(instruction)
+
+
 def _access(site: int, instruction: Instruction) -> MemoryAccess | None:
     if instruction.effects.resource in _ALLOCATIONS:
-        return MemoryAccess(site, True)
+        return MemoryAccess(site, True, fenced=True)
     if instruction.effects.begins is not None and instruction.group in TENSOR:
-        return MemoryAccess(site, instruction.group == TCGEN05_ST, later=True)
-    return None
+        return MemoryAccess(site, instruction.group == TCGEN05_ST, later=True, fenced=True)
+    return MemoryAccess(site, True, tracked=True, fenced=True) if _tracks(instruction) else None
+
+
+def _tracks(instruction: Instruction) -> bool:
+    return instruction.effects.begins == TCGEN05
 
 
 def _separates(instructions: Sequence[Instruction], block: range, arrival: int, wait: int) -> bool:
@@ -76,4 +87,9 @@ def _fenced(instructions: Sequence[Instruction], sites: Iterable[int], fence: Fe
     return False
 
 
-TENSOR_MEMORY = Space(tuple(sorted(TENSOR)), _foreign, _access, _separates)
+IMPLIED = Space(
+    tuple(sorted(TENSOR)), _foreign, _access, lambda instructions, block, arrival, wait: True, _tracks
+)
+"""Where barriers, and waits that acquire, need no ``tcgen05.fence``."""
+TENSOR_MEMORY = IMPLIED._replace(foreign=_foreign_by_letter, separates=_separates)
+"""By the letter."""

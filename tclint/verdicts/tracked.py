@@ -102,7 +102,7 @@ class Tracked:
             return Event(Kind.COMMIT, thread) if self.mbarriers.commits(site, thread) else None
         if effects.until_phase and not effects.transacts:
             alone = instruction.match.binding.get("cta_group") == ".cta_group::1"
-            return Event(Kind.OPERATION, thread) if alone and self.bytes(site) is not None else None
+            return Event(Kind.OPERATION, thread) if alone and self._known(site) else None
         if not self.mbarriers.stays(site):
             return None
         if effects.transacts:
@@ -110,6 +110,10 @@ class Tracked:
         size, amount = self.model.constant_of(site, "tx"), self.mbarriers.mbarriers.amount(site)
         alone = size is not None and size <= MAX_COUNT and amount == 1 and not instruction.match.drops
         return Event(Kind.ARRIVAL, thread, size or 0) if alone else None
+
+    def _known(self, site: int) -> bool:
+        """Whether it is known what a ``tcgen05`` operation accesses."""
+        return self.bytes(site) is not None
 
     def _copy(self, site: int, thread: int) -> Event | None:
         """A copy to shared memory of this CTA, whose bytes are known; None if it is another one."""
@@ -143,12 +147,26 @@ class Tracked:
                 event = self.events.get(site)
                 return event is not None and (event.kind is Kind.COPY or event.thread == thread)
 
-            found |= self.mbarriers.found(admitted)
-        return {at: location for at, location in found.items() if self.untouched(at)}
+            found |= self.mbarriers.found(admitted, self.events.__contains__)
+        return {at: location for at, location in found.items() if self._kept(at)}
 
-    def untouched(self, at: MbarrierLocation, *, init: int = -1) -> bool:
+    def _kept(self, at: MbarrierLocation) -> bool:
+        """Whether nothing writes to the bytes of an mbarrier, but operations on it, and what is executed only after all its uses."""
+        return self._untouched(at, -1)
+
+    def kept(self, at: MbarrierLocation) -> bool:
+        """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and
+        what is executed only before its initialisation."""
+        return all(self._untouched(at, init) for init in self.inits(at))
+
+    def inits(self, at: MbarrierLocation) -> list[int]:
+        """The initialisations of an mbarrier."""
+        objects = self.mbarriers.mbarriers.objects.values()
+        return [init for each in objects if (each.base, each.offset) == at for init in each.inits]
+
+    def _untouched(self, at: MbarrierLocation, init: int) -> bool:
         """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and,
-        with *init*, what is executed only before this initialisation.
+        with *init* not negative, what is executed only before this initialisation.
 
         What another role does may come at any time: no path leads from it to the uses, or from them to it."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
@@ -179,14 +197,17 @@ class Tracked:
 
     @cached_property
     def _uses(self) -> dict[int, list[int]]:
-        """What initialises or ends an mbarrier, each with what names one in other threads."""
+        """What initialises or ends one of the mbarriers that are followed, each with what may name the same one in other threads."""
         sites, context = self.mbarriers.mbarriers.sites, self.model.views.context_of
-        bounds = [site for site, effects in sites.items() if effects.bounds_mbarrier]
+        named = {site: {at for at in self._own if self.mbarriers.may_name(site, at)} for site in sites}
+        bounds = [site for site, effects in sites.items() if effects.bounds_mbarrier and named[site]]
         return {
             bound: [
                 site
                 for site in sites
-                if site not in bounds and context(site).threads != context(bound).threads
+                if site != bound
+                and not named[site].isdisjoint(named[bound])
+                and context(site).threads != context(bound).threads
             ]
             for bound in bounds
         }

@@ -266,6 +266,110 @@ def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
     assert found.reasons
 
 
+HANDED = f"{MMA}\n{COMMIT}"
+"""What a thread issues and leaves to others, which wait for the mbarrier."""
+OBSERVED = f"{wait(label='v')}\n{LD}"
+NOT_HANDED = {
+    "no commit": (MMA, OBSERVED),
+    "a commit before it": (f"{COMMIT}\n{MMA}", OBSERVED),
+    "another multiplication after the commit": (f"{HANDED}\n@%p5 {MMA}", OBSERVED),
+    "a commit on one path": (f"{MMA}\n@%p5 {COMMIT}", OBSERVED),
+    "an exit before the commit": (f"{MMA}\n@%p5 exit;\n{COMMIT}", OBSERVED),
+    "a commit for a pair of CTAs": (f"{MMA}\n{COMMIT.replace('::1', '::2')}", OBSERVED),
+    "a commit in another CTA": (
+        f"mapa.shared::cluster.u32 %r15, %r8, %r9;\n{MMA}\n{COMMIT.replace('%r8', '%r15')}",
+        OBSERVED,
+    ),
+    "a commit on an unknown mbarrier": (
+        f"ld.shared.b32 %r15, [%r3];\n{MMA}\n{COMMIT.replace('%r8', '%r15')}",
+        OBSERVED,
+    ),
+    "a commit on another mbarrier": (f"{MMA}\n{second()}", OBSERVED),
+    "a wait for another mbarrier": (HANDED, f"{wait(at='%r8+8', label='v')}\n{LD}"),
+    "no wait of another thread": (HANDED, LD),
+    "a wait of the same thread alone": (f"{HANDED}\n@%p5 exit;\n{wait()}", LD),
+    "its columns read": (f"{HANDED}\n{LD}", OBSERVED),
+    "its columns freed": (f"{HANDED}\n{DEALLOC}", OBSERVED),
+    "its operands overwritten": (f"{HANDED}\n{WRITE}", OBSERVED),
+    "a copy over its columns": (f"{HANDED}\n{CP}\n{COMMIT}", OBSERVED),
+    "a call": (f"{HANDED}\ncall plain;", OBSERVED),
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [HANDED, f"{MMA}\n{HANDED}", loop(HANDED), f"{CP}\n{HANDED}", f"@%p5 {MMA}\n{COMMIT}"],
+    ids=["once", "twice", "in a loop", "after a copy", "guarded"],
+)
+def test_a_thread_may_exit_once_a_commit_has_handed_its_operations_to_others_that_wait(body: str) -> None:
+    found = mma(f"{body}\nret;", after=OBSERVED)
+    assert found.status is Status.PROVED, found.reasons
+    assert Discharge.TRACKED in {each.discharge for each in found.obligations}
+
+
+@pytest.mark.parametrize("name", NOT_HANDED)
+def test_what_no_commit_hands_to_others_is_unknown_at_the_exit(name: str) -> None:
+    body, after = NOT_HANDED[name]
+    assert mma(f"{body}\nret;", after=after).status is Status.UNKNOWN
+
+
+STAGED = """mov.u32 %r20, 0;
+top:
+shl.b32 %r40, %r20, 7;
+add.s32 %r41, %r5, %r40;
+tcgen05.mma.cta_group::1.kind::f16 [%r41], %rd5, %rd6, %r6, %p1;
+tcgen05.mma.cta_group::1.kind::f16 [%r41], %rd7, %rd8, %r6, %p1;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];
+xor.b32 %r20, %r20, 1;
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p3, %r11, %r9;
+@%p3 bra top;
+ret;"""
+"""Accumulators of 128 columns in two stages, one after the other."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("", ""),
+        ("%r20, 7", "%r20, 8"),
+        ("xor.b32 %r20, %r20, 1", "add.s32 %r20, %r20, 1;\nand.b32 %r20, %r20, 3"),
+        ("shl.b32 %r40, %r20, 7", "selp.b32 %r40, 128, 0, %p5"),
+        ("shl.b32 %r40, %r20, 7", "and.b32 %r40, %r11, 1;\nshl.b32 %r40, %r40, 7"),
+    ],
+)
+def test_accumulators_in_stages_are_the_same_or_apart(was: str, now: str) -> None:
+    found = mma(STAGED.replace(was, now) if was else STAGED, after=OBSERVED)
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("%r20, 7", "%r20, 6"),
+        ("shl.b32 %r40, %r20, 7", "mul.lo.s32 %r40, %r20, 96"),
+        ("shl.b32 %r40, %r20, 7", "mul.lo.s32 %r40, %r20, 192"),
+        ("%r20, 7", "%r20, 16"),
+        ("%r20, 7", "%r20, 21"),
+        ("shl.b32 %r40, %r20, 7", "shl.b32 %r40, %r11, 7"),
+        ("shl.b32 %r40, %r20, 7", "shl.b32 %r40, %r9, 7;\nmul.lo.s32 %r40, %r40, %r20"),
+        ("[%r41], %rd7", "[%r41+64], %rd7"),
+        ("[%r41], %rd7", "[%r5+1], %rd7"),
+        ("[%r41], %rd7", "[%r14], %rd7"),
+        ("[%r41], %rd7, %rd8, %r6", "[%r41], %rd7, %rd8, %r13"),
+        ("[%r41], %rd7", "[%r41], [%r5]"),
+        ("kind::f16 [%r41], %rd7", "kind::tf32 [%r41], %rd7"),
+        ("mov.u32 %r20, 0", "ld.shared.b32 %r20, [%r3]"),
+        ("mov.u32 %r20, 0", "mov.u32 %r20, 65536"),
+        ("shl.b32 %r40, %r20, 7", "shl.b32 %r40, %r20, 7;\nneg.s32 %r40, %r40"),
+        ("shl.b32 %r40, %r20, 7", "shl.b32 %r40, %r20, 7;\nor.b32 %r6, %r6, %r40"),
+    ],
+)
+def test_accumulators_that_may_overlap_in_part_are_not(was: str, now: str) -> None:
+    assert STAGED.replace(was, now) != STAGED
+    assert mma(STAGED.replace(was, now), after=OBSERVED).status is Status.UNKNOWN
+
+
 def test_an_mbarrier_that_several_threads_initialise_completes_nothing() -> None:
     every = START.replace("@%p0 bra ready;", "")
     assert mma(PROVED["waited for"]).status is Status.PROVED
@@ -557,7 +661,23 @@ def test_a_question_that_is_always_answered_is_shown_by_a_kernel(
 
 
 @pytest.mark.parametrize(
-    "discharge", [Discharge.WAIT, Discharge.INFEASIBLE, Discharge.ORDERED, Discharge.DISJOINT]
+    ("owner", "rule", "body"),
+    [
+        (Multiplications, "_same_or_apart", STAGED.replace("%r20, 7", "%r20, 6")),
+        (Progress, "_tracks", f"{NOT_HANDED['a commit for a pair of CTAs'][0]}\nret;"),
+    ],
+)
+def test_a_rule_about_what_others_wait_for_is_shown_by_a_kernel(
+    owner: type, rule: str, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mma(body, after=OBSERVED).status is Status.UNKNOWN
+    monkeypatch.setattr(owner, rule, lambda self, *arguments: True)
+    assert mma(body, after=OBSERVED).status is Status.PROVED
+
+
+@pytest.mark.parametrize(
+    "discharge",
+    [Discharge.WAIT, Discharge.INFEASIBLE, Discharge.ORDERED, Discharge.DISJOINT, Discharge.TRACKED],
 )
 @pytest.mark.parametrize(
     "name", ["read before the wait", "its operands overwritten before the wait", "no wait"]

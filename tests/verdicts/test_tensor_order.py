@@ -11,10 +11,11 @@ from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status,
 from tclint.verdicts import tensor_space, verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import check
-from tclint.verdicts.tensor_order import TensorOrder
+from tclint.verdicts.tensor_order import TensorOrder, TensorOrderByLetter
 from tests.tools.support import HEADER, kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
+LETTER = ALL - {Assumption.IMPLIED_FENCES}
 START = """mov.u32 %r1, %tid.x;
 ld.param.u32 %r9, [number];
 setp.lt.u32 %p1, %r1, 32;
@@ -34,7 +35,7 @@ def model_of(body: str, size: str = ".reqntid 256") -> KernelModel:
     return last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
 
 
-def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+def tensor(body: str, assume: frozenset[Assumption] = LETTER, size: str = ".reqntid 256") -> Verdict:
     (found,) = verdicts(model_of(body, size), assume=assume, only=[HazardClass.TENSOR_MEMORY])
     return found
 
@@ -139,7 +140,7 @@ def test_the_reason_names_what_an_mbarrier_signals() -> None:
 @pytest.mark.parametrize("discharge", list(Discharge))
 @pytest.mark.parametrize("name", ["freed without a barrier", "a load pending at the barrier"])
 def test_no_claim_orders_what_may_race(name: str, discharge: Discharge) -> None:
-    of = TensorOrder(model_of(UNKNOWN[name]), ALL)
+    of = TensorOrderByLetter(model_of(UNKNOWN[name]), LETTER)
     walk = of.walk()
     assert walk is not None
     claimed = replace(walk.certificate, claims=dict.fromkeys(walk.pairs(), discharge))
@@ -161,7 +162,7 @@ def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(tensor_space, rule, lambda *arguments: always)
     if rule == "_foreign":
         space = tensor_space.TENSOR_MEMORY._replace(foreign=lambda *arguments: always)
-        monkeypatch.setattr(TensorOrder, "space", space)
+        monkeypatch.setattr(TensorOrderByLetter, "space", space)
     assert tensor(UNKNOWN[name]).status is Status.PROVED
 
 
@@ -170,3 +171,23 @@ def test_a_prover_whose_lanes_always_differ_is_wrong_about_two_warpgroups(
 ) -> None:
     monkeypatch.setattr(TensorOrder, "_one_warpgroup", True)
     assert tensor(UNKNOWN["stored by warps of equal rank"]).status is Status.PROVED
+
+
+WITHOUT_FENCES = [
+    "no fence before the barrier",
+    "no fence after the barrier",
+    "a fence after the load that follows",
+    "a fence that some threads execute",
+    "the fences in the wrong order",
+    "a fence under a parameter",
+    "a fence in the block before",
+    "a wait after the fence",
+    "the cluster barrier with a fence after the arrival",
+]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_barriers_alone_order_accesses_only_if_that_may_be_assumed(name: str) -> None:
+    found = tensor(UNKNOWN[name], ALL)
+    assert (found.status is Status.PROVED) is (name in WITHOUT_FENCES)
+    assert name not in WITHOUT_FENCES or Assumption.IMPLIED_FENCES in found.assumptions
