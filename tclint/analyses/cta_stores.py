@@ -20,12 +20,12 @@ from tclint.values.nodes import AddressOf, ParameterRead, SpecialRead, Value
 __all__ = ["stored_twice"]
 
 
-def stored_twice(executed: ExecutionGuarantee) -> T.Threads:
+def stored_twice(model: Kernel, executed: ExecutionGuarantee) -> T.Threads:
     """The threads that store at a place of global memory that a thread before them stores to, in this CTA or in another one.
 
     Their positions alone decide where that is, and that they do.
     """
-    model, found, seen = executed.model, 0, set[tuple[Value, Value, T.Threads]]()
+    found, seen = 0, set[tuple[Value, Value, T.Threads]]()
     for site in model.matching(lambda match: match.order is Order.WEAK):
         addresses = [address for address, _ in addressed(model, site, "write")]
         threads = model.views.context_of(site).threads & model.cta

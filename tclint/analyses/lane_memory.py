@@ -63,6 +63,11 @@ class SharedByLanes(SharedByBound):
     spaces: tuple[str, ...] = (".shared", ".shared::cta")
     """The state spaces that an access states."""
 
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """The answers of :meth:`_of_lanes`: an unrolled loop has many accesses at a constant distance."""
+        return {}
+
     def _find(self, site: int, match: Match) -> Iterator[SharedAccess]:
         for access in super()._find(site, match):
             yield access._replace(address=self._as_sum(access.address))
@@ -220,10 +225,16 @@ class SharedByLanes(SharedByBound):
     def _places(self, access: SharedAccess, lanes: int) -> list[tuple[int, int]]:
         """Where each group of *lanes* accesses, relative to the base."""
         form, lanes = self.addresses.form(access.address), self.addressing(access, lanes)
-        number, planes = self.values.constant_of(form.index), self.values.bit_slices(form.index)
+        if (form.index, lanes) not in self._numbers:
+            self._numbers[form.index, lanes] = self._of_lanes(form.index, lanes)
+        return [(at + form.offset, those) for at, those in self._numbers[form.index, lanes]]
+
+    def _of_lanes(self, index: int, lanes: int) -> list[tuple[int, int]]:
+        """The numbers that *index* has in *lanes*, each with those that have it; none if they are not known."""
+        number, planes = self.values.constant_of(index), self.values.bit_slices(index)
         if number is not None:
-            return [(number + form.offset, lanes)] if lanes else []
-        return [] if planes is None else [(at + form.offset, those) for at, those in T.numbers(planes, lanes)]
+            return [(number, lanes)] if lanes else []
+        return [] if planes is None else list(T.numbers(planes, lanes))
 
 
 class GlobalByLanes(SharedByLanes):

@@ -11,7 +11,7 @@ by being next to it in the text. Hardware makes a difference that the manual doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from tclint.analyses.plausibility import NO_DOUBT, Doubt, has_unused_result, ski
 from tclint.analyses.since_barrier import SinceBarrier, lane_synchronising_sites
 from tclint.analyses.unchanging_stores import same_value, written_back
 from tclint.dataflow import Path
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Exchange
 from tclint.values import UniformityScope
@@ -133,7 +134,7 @@ class Diverged(NamedTuple):
 
 def diverged(memory: SharedByLanes) -> Iterator[Diverged]:
     """The conflicts of lanes that a branch, which the thread index decides, sends different ways."""
-    cfg = memory.model.cfg
+    cfg, partings = memory.model.cfg, memory.model.fact(_Partings)
     accessing = frozenset(cfg.block_of[i] for i in memory.sites if cfg.block_of[i] in cfg.rank)
     several = sum(1 << block for block in accessing)
     for block in cfg.order:
@@ -144,49 +145,137 @@ def diverged(memory: SharedByLanes) -> Iterator[Diverged]:
             or not all((cfg.reachable_from[way.target] | 1 << way.target) & several for way in ways)
         ):
             continue
-        lanes = _lanes(memory, ways[0])
-        if lanes is not None:
-            yield from _across(memory, ways, lanes)
+        parting = partings.at(block)
+        if parting is not None:
+            yield from _across(memory, parting)
 
 
-def _lanes(memory: SharedByLanes, way: Edge) -> tuple[int, int] | None:
-    """The threads that take *way* and those that do not; None unless the thread index splits a warp."""
+class _Parting(NamedTuple):
+    """A branch that sends lanes of one warp different ways, and what holds for each of these."""
+
+    ways: tuple[Edge, Edge]
+    lanes: tuple[int, int]
+    """The threads that go each way."""
+    sides: tuple[frozenset[int], frozenset[int]]
+    """The blocks that lanes may be in before they join those that go the other way."""
+
+    def apart(self, side: int) -> frozenset[int]:
+        """The blocks of one side that are not on the other as well."""
+        return self.sides[side] - self.sides[1 - side]
+
+
+class _Partings:
+    """The branches that send lanes of one warp different ways, and how far these come before they synchronise.
+
+    One branch is asked about for each pair of an access and an arrival below it.
+    """
+
+    def __init__(self, model: Kernel) -> None:
+        self.model = model
+        self._at: dict[int, _Parting | None] = {}
+        self._reached: dict[tuple[int, int, frozenset[int]], Mapping[int, int]] = {}
+        self._first_ends: dict[frozenset[int], Mapping[int, int]] = {}
+
+    def at(self, block: int) -> _Parting | None:
+        """The branch at the end of *block*; None unless the thread index splits a warp there."""
+        if block not in self._at:
+            self._at[block] = self._found(block)
+        return self._at[block]
+
+    def _found(self, block: int) -> _Parting | None:
+        model, ways = self.model, self.model.cfg.successors[block]
+        if len(ways) != 2 or ways[0].predicate < 0:
+            return None
+        first, second = ways
+        p = model.reachability.edge_predicate(first)
+        mask = None if p is None else model.values.mask(p)
+        if mask is None:
+            return None
+        threads = model.reachability.threads_at.get(block, 0)
+        taking = threads & (mask if first.value else ~mask)
+        if not T.partial_groups(taking, threads, 32):
+            return None
+        sides = (self._until_joined(first), self._until_joined(second))
+        return _Parting((first, second), (taking, threads & ~taking), sides)
+
+    def _until_joined(self, way: Edge) -> frozenset[int]:
+        """The blocks that lanes may be in which take *way*, before they join those that do not."""
+        cfg = self.model.cfg
+        join = cfg.ipdom.get(way.source, -1)
+        found, work = set[int](), [way.target]
+        while work:
+            block = work.pop()
+            if block != join and block not in found:
+                found.add(block)
+                work += cfg.targets[block]
+        return frozenset(found)
+
+    def reached(self, parting: _Parting, side: int, ends: frozenset[int]) -> Mapping[int, int]:
+        """The blocks apart on one *side* that lanes reach without synchronising at *ends*, each with its last instruction
+        that they do.
+        """
+        key = parting.ways[side].source, side, ends
+        if key not in self._reached:
+            cfg, blocks, first = self.model.cfg, parting.apart(side), self._first_end(ends)
+            found, work = dict[int, int](), [parting.ways[side].target]
+            while work:
+                block = work.pop()
+                if block in blocks and block not in found:
+                    found[block] = first.get(block, cfg.blocks[block].end - 1)
+                    if block not in first:
+                        work += cfg.targets[block]
+            self._reached[key] = found
+        return self._reached[key]
+
+    def on_two_sides(self, first: int, second: int, ends: frozenset[int]) -> bool:
+        """The answer of :func:`on_two_sides`."""
+        cfg = self.model.cfg
+        here, there = cfg.block_of[first], cfg.block_of[second]
+        block = cfg.idom.get(here, -1)
+        while block >= 0:
+            parting = self.at(block)
+            if parting is not None:
+                sides = [self.reached(parting, side, ends) for side in (0, 1)]
+                for own, its in (sides, sides[::-1]):
+                    if first <= own.get(here, -1) and second <= its.get(there, -1):
+                        return True
+            above = cfg.idom.get(block, -1)
+            block = above if above != block else -1
+        return False
+
+    def _first_end(self, ends: frozenset[int]) -> Mapping[int, int]:
+        """The first of *ends* in each block."""
+        if ends not in self._first_ends:
+            block_of = self.model.cfg.block_of
+            self._first_ends[ends] = {block_of[i]: i for i in sorted(ends, reverse=True)}
+        return self._first_ends[ends]
+
+
+def _across(memory: SharedByLanes, parting: _Parting) -> Iterator[Diverged]:
+    """The conflicts of accesses on two sides of a branch."""
     model = memory.model
-    p = model.reachability.edge_predicate(way)
-    mask = None if p is None else model.values.mask(p)
-    if mask is None:
-        return None
-    threads = model.reachability.threads_at.get(way.source, 0)
-    taking = threads & (mask if way.value else ~mask)
-    return (taking, threads & ~taking) if T.partial_groups(taking, threads, 32) else None
-
-
-def _across(memory: SharedByLanes, ways: Iterable[Edge], lanes: tuple[int, int]) -> Iterator[Diverged]:
-    """The conflicts of an access on one of two *ways* with one on the other, by the *lanes* that go each way."""
-    first, second = ways
-    ends = memory.model.fact(lane_synchronising_sites)
-    own, its = (_until_joined(memory, way) for way in (first, second))
-    here, there = (
-        [
-            a
-            for i in _unsynchronised(memory, way, blocks - others, ends)
-            for a in memory.accesses(i)
-            if _plain_now(memory, a)
-        ]
-        for way, blocks, others in ((first, own, its), (second, its, own))
-    )
-    branch = memory.model.cfg.blocks[first.source].end - 1
+    here, there = ([*_unsynchronised(memory, parting, side)] for side in (0, 1))
+    branch = model.cfg.blocks[parting.ways[0].source].end - 1
     if len(here) * len(there) > MAX_PAIRS:
-        memory.model.ledger.give_up(_PAIRS, branch, f"more than {MAX_PAIRS} pairs")
+        model.ledger.give_up(_PAIRS, branch, f"more than {MAX_PAIRS} pairs")
         return
-    blocks = own | its
+    blocks = parting.sides[0] | parting.sides[1]
     for a, b in product(here, there):
         if (
-            _differ(memory, a, b, lanes)
+            _differ(memory, a, b, parting.lanes)
             and not _changes(memory, a, blocks)
             and not _excluded(memory, a.site, b.site)
         ):
             yield Diverged(a, b, branch)
+
+
+def _unsynchronised(memory: SharedByLanes, parting: _Parting, side: int) -> Iterator[SharedAccess]:
+    """The accesses on one *side* of a branch that lanes may make there without synchronising with others before."""
+    model = memory.model
+    reached = model.fact(_Partings).reached(parting, side, model.fact(lane_synchronising_sites))
+    for block, last in sorted(reached.items(), key=lambda each: model.cfg.blocks[each[0]].start):
+        for i in range(model.cfg.blocks[block].start, last + 1):
+            yield from (a for a in memory.accesses(i) if _plain_now(memory, a))
 
 
 def _plain_now(memory: SharedByLanes, access: SharedAccess) -> bool:
@@ -199,24 +288,9 @@ def on_two_sides(memory: SharedByLanes, first: int, second: int, ends: frozenset
 
     They do at *ends*: without these, where they may become ordered with others, or give them a signal.
     """
-    cfg = memory.model.cfg
-    ends = memory.model.fact(lane_synchronising_sites) if ends is None else ends
-    block = cfg.idom.get(cfg.block_of[first], -1)
-    while block >= 0:
-        ways = cfg.successors[block]
-        if len(ways) == 2 and ways[0].predicate >= 0 and _lanes(memory, ways[0]) is not None:
-            sides = [_until_joined(memory, way) for way in ways]
-            for here, there in ((0, 1), (1, 0)):
-                if (
-                    cfg.block_of[first] in sides[here] - sides[there]
-                    and cfg.block_of[second] in sides[there] - sides[here]
-                    and first in _unsynchronised(memory, ways[here], sides[here] - sides[there], ends)
-                    and second in _unsynchronised(memory, ways[there], sides[there] - sides[here], ends)
-                ):
-                    return True
-        above = cfg.idom.get(block, -1)
-        block = above if above != block else -1
-    return False
+    model = memory.model
+    ends = model.fact(lane_synchronising_sites) if ends is None else ends
+    return model.fact(_Partings).on_two_sides(first, second, ends)
 
 
 def _differ(memory: SharedByLanes, a: SharedAccess, b: SharedAccess, lanes: tuple[int, int]) -> bool:
@@ -231,38 +305,6 @@ def _differ(memory: SharedByLanes, a: SharedAccess, b: SharedAccess, lanes: tupl
         as_is = model.values.representative
         return not same_value(memory, a, b, Route(Path((), (), b.site, here | there), as_is, as_is))
     return True
-
-
-def _until_joined(memory: SharedByLanes, way: Edge) -> frozenset[int]:
-    """The blocks that lanes may be in which take *way*, before they join those that do not."""
-    cfg = memory.model.cfg
-    join = cfg.ipdom.get(way.source, -1)
-    found, work = set[int](), [way.target]
-    while work:
-        block = work.pop()
-        if block != join and block not in found:
-            found.add(block)
-            work += (edge.target for edge in cfg.successors[block])
-    return frozenset(found)
-
-
-def _unsynchronised(
-    memory: SharedByLanes, way: Edge, blocks: frozenset[int], ends: frozenset[int]
-) -> list[int]:
-    """The instructions in *blocks* that lanes may reach from *way* without synchronising with others, at *ends*."""
-    cfg = memory.model.cfg
-    found, seen, work = list[int](), set[int](), [way.target]
-    while work:
-        block = work.pop()
-        if block in seen or block not in blocks:
-            continue
-        seen.add(block)
-        inside = range(cfg.blocks[block].start, cfg.blocks[block].end)
-        end = next((i for i in inside if i in ends), None)
-        found += inside if end is None else range(inside.start, end + 1)
-        if end is None:
-            work += (edge.target for edge in cfg.successors[block])
-    return sorted(found)
 
 
 def _changes(memory: SharedByLanes, access: SharedAccess, blocks: frozenset[int]) -> bool:

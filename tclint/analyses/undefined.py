@@ -216,6 +216,7 @@ class UndefinedPaths:
         self.model, self.first = model, first
         self.may, self.results = model.solution(MayBeUndefined)
         self._bits = _Results(model, self._everywhere)
+        self._last: tuple[UndefinedBits, Mapping[int, int]] = frozenset(), {}
         self._followed = 0
         """The definitions that :meth:`origins` has followed so far."""
 
@@ -227,9 +228,17 @@ class UndefinedPaths:
         certain, results = self.model.solution(CertainlyUndefined)
         return bool(results.before(at) & certain.bits((register,)))
 
+    def _masks(self, state: UndefinedBits) -> Mapping[int, int]:
+        """The undefined bits by register: a search asks about one state at one instruction after the other."""
+        if state is not self._last[0]:
+            self._last = state, dict(state)
+        return self._last[1]
+
     def _read(self, at: Site, state: UndefinedBits, reads: Iterable[int]) -> dict[int, int]:
         """The undefined bits of the registers *reads*, as far as they count at an instruction."""
-        masks = dict(state)
+        masks = self._masks(state)
+        if masks.keys().isdisjoint(reads):
+            return {}
         return {
             r: masks[r]
             for r in reads
@@ -239,6 +248,8 @@ class UndefinedPaths:
     def step(self, state: UndefinedBits, at: Site, instruction: Instruction) -> UndefinedBits | None:
         """The undefined bits after an instruction whose guard is true; None if there are none."""
         undefined = self._read(at, state, instruction.reads)
+        if not undefined and self._masks(state).keys().isdisjoint(instruction.writes):
+            return state or None
         results = self._bits.of(at, instruction, undefined) if undefined else {}
         kept = [pair for pair in state if pair[0] not in instruction.writes]
         return frozenset((*kept, *results.items())) or None

@@ -73,9 +73,9 @@ class SharedByWarps(SharedMemory):
         threads = (outside & -outside).bit_length() - 1
         return T.full(threads // WARP * WARP or threads)
 
-    @cached_property
+    @property
     def _stored_twice(self) -> int:
-        return stored_twice(self.model.fact(ExecutionGuarantee))
+        return self.model.fact(stored_twice, self.model.fact(ExecutionGuarantee))
 
     def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from tclint.replay.accesses import CTA_STRIDE
 
 __all__ = ["SharedBytes"]
@@ -34,7 +36,6 @@ class SharedBytes:
 
         If the size is unknown too, as for a tensor, all bytes that were stored contiguously.
         """
-        end = address + (CTA_STRIDE if size is None else size)
-        while address < end and (size is not None or address in self._bytes):
-            self._bytes[address] = None
-            address += 1
+        touched = range(address, address + (CTA_STRIDE if size is None else size))
+        stored = touched if size is not None else takewhile(self._bytes.__contains__, touched)
+        self._bytes.update(dict.fromkeys(stored))

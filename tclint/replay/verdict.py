@@ -290,11 +290,12 @@ class Replay(ReplayAnswers):
         program, sizes = search.program, hypotheses.SIZES.value
         launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
         wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
+        previewed = not usual and any(run.races for run in found.values())  # a preview shows no other fault
         while left := wanted - asked:
             hypothesis = next_hypothesis(left)
             asked.add(hypothesis)
             try:
-                run = None if usual else search.preview(hypothesis, shape)
+                run = search.preview(hypothesis, shape) if previewed else None
                 run = run or search.replay(hypothesis, shape)
             except UninitialisedMbarrier as error:
                 self._note(error)
