@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from tclint._dataclass import dataclass
+from tclint._version import installs
 from tclint.config.config import Config
 from tclint.config.settings import Layer, named, resolve
 from tclint.driver.one import Input
@@ -262,7 +263,7 @@ def configured(
     config = resolve([*layers, Layer("the call", values, Path.cwd())]).config
     if config.executes and find_spec("numpy") is None:
         raise SettingsError(
-            f"{'confirm' if config.confirm else 'execute'} executes kernels, which needs numpy: pip install 'tclint-ptx[run]'"
+            f"{'confirm' if config.confirm else 'execute'} executes kernels, which needs numpy: {installs('run')}"
         )
     return config
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from tclint._read import MAX_BYTES
+from tclint._version import installs
 from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def need_numpy() -> None:
     from importlib.util import find_spec
 
     if find_spec("numpy") is None:
-        raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
+        raise click.ClickException(f"executing a kernel needs numpy: {installs('run')}")
 
 
 def only_source(path: str, limit: int) -> Source:

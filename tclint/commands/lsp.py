@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from tclint._version import installs
+
 
 @click.command
 @click.option("--stdio", is_flag=True, help="Use standard input and output (always the case).")
@@ -17,7 +19,7 @@ def command(stdio: bool) -> int:
     from importlib.util import find_spec
 
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
-        raise click.ClickException("the language server needs pygls: pip install 'tclint-ptx[lsp]'")
+        raise click.ClickException(f"the language server needs pygls: {installs('lsp')}")
     from tclint.commands._signals import ended_by_signals
     from tclint.lsp.requests import make_server
 

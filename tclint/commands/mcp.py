@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tclint._version import installs
 from tclint.commands._common import max_input_option, seconds_option
 
 
@@ -27,7 +28,7 @@ def command(roots: tuple[str, ...], seconds: float, limit: int) -> None:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None or find_spec("mcp.server.mcpserver") is None:
-        raise click.ClickException("the server needs mcp 2 or later: pip install 'tclint-ptx[mcp]'")
+        raise click.ClickException(f"the server needs mcp 2 or later: {installs('mcp')}")
     from tclint.commands._mcp import Tools, serve
     from tclint.commands._signals import ended_by_signals
 

@@ -12,6 +12,7 @@ from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tclint._version import installs
 from tclint.cache.hashing import digest
 from tclint.cache.store import default_folder
 from tclint.driver.cuda_tools import complaint, packaged, toolkits
@@ -22,7 +23,6 @@ _HERE = Path(__file__).parent
 _SOURCES = ("inject.c", "record.c", "elf.c")
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs")
 _LIBRARIES = ("-ldl", "-lpthread")
-_EXTRA = "pip install 'tclint-ptx[capture]'"
 
 
 class CaptureError(Exception):
@@ -67,7 +67,7 @@ def _headers() -> list[tuple[Path, str]]:
         folder = next((f for f in folders if (f / name).is_file()), None)
         if folder is None:
             raise CaptureError(
-                f"no header {name} was found, which {package} contains: {_EXTRA}, or set CUDA_HOME"
+                f"no header {name} was found, which {package} contains: {installs('capture')}, or set CUDA_HOME"
             )
         found.append((folder, name))
     return found
