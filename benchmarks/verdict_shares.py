@@ -22,7 +22,7 @@ from benchmarks.journal import Journal, key, sources
 from tclint.analyses.model import KernelModel
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.selection import Request
-from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -65,9 +65,14 @@ def kernels(source: Source) -> Iterator[tuple[Module, Function]]:
             yield module, inline(function, callees)
 
 
-def proved(module: Module, function: Function, only: Collection[HazardClass]) -> tuple[Verdict, ...]:
-    """What proofs alone show of one kernel about the classes *only*."""
-    return verdicts(KernelModel(function, module), only=only)
+def proved(
+    module: Module,
+    function: Function,
+    only: Collection[HazardClass],
+    assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
+) -> tuple[Verdict, ...]:
+    """What proofs alone show of one kernel about the classes *only*, if *assume* may be assumed."""
+    return verdicts(KernelModel(function, module), only=only, assume=assume)
 
 
 def rows(

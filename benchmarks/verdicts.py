@@ -40,12 +40,15 @@ from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
 from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table
-from tclint.findings.verdicts import HazardClass, Status
+from tclint.findings.requirements import ALL_ASSUMPTIONS
+from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.hang.machine_code import MachineCodeError
 from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "Mutants", "against", "main", "mutants"]
 
+BY_LETTER = ALL_ASSUMPTIONS - {Assumption.IMPLIED_FENCES}
+"""What a proof may assume if each ``tcgen05.fence`` is needed (9.7.16.6.3)."""
 LARGEST = 400_000
 """Bytes of the largest file that faults are planted in, and that others are asked about."""
 
@@ -93,12 +96,17 @@ def mutants(
     rng, known, asked = random.Random(seed), Journal(journal), f"{sources()} proved {hazard.value}"
     operators = {name: o.plant for name, o in OPERATORS.items() if re.search(ABOUT[hazard], name)}
     places: list[tuple[Path, Kernel, str, Fault]] = []
+    strict = set[tuple[Path, str]]()
+    """The kernels that are proved by the letter: a fence that they need by the letter is a fault to leave out."""
     found = 0
     for path in rng.sample(paths, len(paths)):
         if found >= most:
             break
         source = Source.read(path)
         names = known.of(key(source.data, asked), partial(_proved_names, source, hazard))
+        if names:
+            letter = partial(_proved_names, source, hazard, assume=BY_LETTER)
+            strict.update((path, name) for name in known.of(key(source.data, "by the letter", asked), letter))
         for module, function in kernels(source) if names else ():
             written = module.function(function.name)
             if function.name not in names or written is None:
@@ -113,7 +121,8 @@ def mutants(
             break
         source = Source(apply(kernel.data, fault.edits), str(path))
         entry = kernel.function.name
-        if known.of(key(source.data, entry, asked), partial(_proved_names, source, hazard, entry)):
+        assume = BY_LETTER if (path, entry) in strict else ALL_ASSUMPTIONS
+        if known.of(key(source.data, entry, asked), partial(_proved_names, source, hazard, entry, assume)):
             note = f"{path}, {entry}: {fault.note}"
             line = kernel.line(fault.edits[0].span.start)
             done.survivors.append(Case(hazard, digest(kernel.data, entry), name, line, note))
@@ -122,13 +131,18 @@ def mutants(
     return done
 
 
-def _proved_names(source: Source, hazard: HazardClass, only: str | None = None) -> list[str]:
-    """The kernels of a file that are proved for a class: the one called *only*, or any."""
+def _proved_names(
+    source: Source,
+    hazard: HazardClass,
+    only: str | None = None,
+    assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
+) -> list[str]:
+    """The kernels of a file that are proved for a class, if *assume* may be assumed: the one called *only*, or any."""
     return [
         function.name
         for module, function in kernels(source)
         if only in (None, function.name)
-        and any(v.status is Status.PROVED for v in proved(module, function, [hazard]))
+        and any(v.status is Status.PROVED for v in proved(module, function, [hazard], assume))
     ]
 
 

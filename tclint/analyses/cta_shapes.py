@@ -178,15 +178,14 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
     shapes = _shapes(model)
-    fewer = MAX_MODELLED_INSTRUCTIONS // len(model.function.instructions)
-    if fewer < min(len(shapes), len(_USUAL)):
+    if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)
         return []
     left: list[ShapedConflict] | None = None
     understood = model.values.one_dimensional
     idle, tried = list[tuple[int, ...]](), list[tuple[int, ...]]()
-    for at, shape in enumerate(shapes[:fewer]):
+    for at, shape in enumerate(shapes):
         shaped = model.shaped(shape)
         if not shaped.fact(SharedByBound).fits:
             continue

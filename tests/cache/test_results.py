@@ -325,6 +325,7 @@ def test_all_installed_files_that_decide_answers_are_in_the_digest() -> None:
         ".h",
         ".html",
         ".js",
+        ".json",
         ".marshal",  # made of files that are
         ".typed",
-    }  # the page of tclint show, the injection library, and a note for type checkers
+    }  # the page of tclint show, the injection library, the schemas of reports, and a note for type checkers

@@ -20,7 +20,7 @@ from tclint.findings.finding import FileReport, Finding
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
-from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import FormatContext, exit_code, present, tally
 from tclint.syntax.source import Source
@@ -535,10 +535,19 @@ loaded:
 """One warp stores to lanes of tensor memory that the warp of the same rank loads, with barriers and without fences."""
 
 
-@pytest.mark.parametrize("body", [TENSOR, TENSOR.replace("stored:\n    bar.sync 0;", "stored:")])
-def test_tensor_memory_is_not_bounded_since_no_execution_observes_its_order(body: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "assume"),
+    [
+        (TENSOR, frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))),
+        (TENSOR.replace("stored:\n    bar.sync 0;", "stored:"), None),
+    ],
+)
+def test_tensor_memory_is_not_bounded_since_no_execution_observes_its_order(
+    body: str, assume: frozenset[Assumption] | None
+) -> None:
     header = ".version 8.6\n.target sm_100a\n.address_size 64\n"
-    report = checked(module(kernel(body, directives=".reqntid 256"), header=header), VERDICTS)
+    config = replace(VERDICTS, assume=assume)
+    report = checked(module(kernel(body, directives=".reqntid 256"), header=header), config)
     (found,) = [v for v in report.verdicts if v.hazard is HazardClass.TENSOR_MEMORY]
     assert (found.status, found.launches) == (Status.UNKNOWN, ())
     assert "--execute" not in found.reasons[0].help

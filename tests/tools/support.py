@@ -195,11 +195,11 @@ def recording() -> Iterator[dict[KernelCheck, set[type]]]:
     def noted(method: str) -> Callable[[KernelModel, type], object]:
         real = getattr(KernelModel, method)
 
-        def ask(model: KernelModel, kind: type) -> object:
+        def ask(model: KernelModel, kind: type, *given: object) -> object:
             caller = sys._getframe(1).f_globals["__name__"]
             if caller.startswith("tclint.checks") and not kind.__module__.startswith("tclint.checks"):
                 running.add(kind)
-            return real(model, kind)
+            return real(model, kind, *given)
 
         return ask
 
