@@ -439,7 +439,7 @@ class Walk:
         marked = self.accesses.keys() | certificate.barriers | self.transfer.affecting
         bounds = questions.phases.uses.items()
         self._bounding = {site for bound, uses in bounds for site in (bound, *uses)} - self.accesses.keys()
-        """What initialises, ends and names mbarriers, and is no access of this memory."""
+        """What initialises, ends and names mbarriers, without an access of this memory."""
         marked = marked | self.meetings.at.keys() | set(questions.phases.fences) | self._bounding
         self._marked = {b: [i for i in graph.blocks[b] if i in marked] for b in self.order}
         self._now: dict[int, dict[_Begun, dict[Numbers, _Instances]]] = {i: {} for i in self.accesses}

@@ -45,6 +45,7 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.rings import RingStates
+from tclint.verdicts.shared_order import barriers_of_all, converged
 from tclint.verdicts.tracked import Tracked
 
 __all__ = ["Multiplications"]
@@ -349,8 +350,10 @@ class Multiplications:
         writes, as far as the sizes of tensor copies are known."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
-        found = {at: on for at, on in found.items() if tracked.kept(at)}
-        self.assumed |= tracked.assumed
+        uniform, _ = self.model.fact(converged, frozenset(self.assume))
+        barriers = barriers_of_all(uniform)
+        found = {at: on for at, on in found.items() if tracked.kept(at, barriers)}
+        self.assumed |= tracked.assumed | uniform.assumed
         return found
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from tclint.analyses.in_flight import InFlight
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, may_leave
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
+from tclint.isa.effects import SELF_AWAITED
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.across_threads import AcrossThreads
@@ -152,24 +154,56 @@ class Tracked:
 
     def _kept(self, at: MbarrierLocation) -> bool:
         """Whether nothing that precedes a use of an mbarrier writes to its bytes, but operations on it."""
-        return self._untouched(at, -1)
+        naming = self._naming(at)
+        writing = [i for i in self._writing if any(self.model.reaches(i, use) for use in naming)]
+        return self._untouched(at, writing, True)
 
-    def kept(self, at: MbarrierLocation) -> bool:
-        """Whether nothing that may follow the initialisation of an mbarrier, and precedes a use, writes to its bytes, but operations
-        on it; a tensor copy is compared at its start alone."""
-        inits = (
-            each.inits for each in self.mbarriers.mbarriers.objects.values() if (each.base, each.offset) == at
-        )
-        return all(self._untouched(at, found[0]) for found in inits if found)
+    def kept(self, at: MbarrierLocation, barriers: Iterable[int]) -> bool:
+        """Whether no thread writes to the bytes of an mbarrier from its initialisation to its last use, but by operations on it; a
+        tensor copy is compared at its start alone. All threads of the CTA meet at *barriers*.
 
-    def _untouched(self, at: MbarrierLocation, init: int) -> bool:
+        A write follows all uses if each path to it passes a barrier which none of them follows.
+        """
+        every = ((i, self.model.instruction(i)) for i in barriers)
+        full = [i for i, each in every if each.effects.synchronises is not None and each.guard < 0]
+        objects = self.mbarriers.mbarriers.objects.values()
+        inits = [init for each in objects if (each.base, each.offset) == at for init in each.inits]
+        named = [i for i in self._naming(at) if not self.model.instruction(i).effects.bounds_mbarrier]
+        last = [i for i in full if not any(self.model.reaches(i, use) for use in (*inits, *named))]
+        meanwhile = [
+            i
+            for i in self._writing
+            if self.model.reaches(-1, i, last)
+            and not (inits and all(self._precedes(i, init, full) for init in inits))
+        ]
+        return self._untouched(at, meanwhile, False)
+
+    def _precedes(self, write: int, init: int, barriers: Collection[int]) -> bool:
+        """Whether a write is complete in all threads when an instruction that is executed once executes.
+
+        One thread executes both, or each path between the two passes one of these *barriers* after what completes the write.
+        """
+        model = self.model
+        if model.reaches(init, write) or not model.reaches(write, init):
+            return False
+        instruction = model.instruction(write)
+        if any(a.shared and a.writes and a.later for a in instruction.accesses):
+            if instruction.effects.begins not in SELF_AWAITED:
+                return False
+            _, pending = model.solution(InFlight)
+            barriers = [i for i in barriers if all(p.site != write for p in pending.before(i))]
+        elif model.views.context_of(write).threads == model.views.context_of(init).threads:
+            return True
+        return not model.reaches(write, init, barriers)
+
+    def _naming(self, at: MbarrierLocation) -> list[int]:
+        """The instructions that may name an mbarrier."""
+        return [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
+
+    def _untouched(self, at: MbarrierLocation, writing: Iterable[int], maps: bool) -> bool:
+        """Whether none of these instructions writes to the bytes of an mbarrier; a tensor copy at its start, without *maps*."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
-        naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
-        return not any(
-            any(self.model.reaches(site, use) for use in naming) and not self._misses(site, address, init < 0)
-            for site in self._writing
-            if init < 0 or self.model.reaches(init, site)
-        )
+        return all(self._misses(site, address, maps) for site in writing)
 
     def _misses(self, site: int, address: MemoryRange, maps: bool) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""

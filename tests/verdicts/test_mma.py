@@ -369,6 +369,68 @@ def test_accumulators_that_may_overlap_in_part_are_not(was: str, now: str) -> No
     assert mma(STAGED.replace(was, now), after=OBSERVED).status is Status.UNKNOWN
 
 
+CLOBBERED = "st.shared.b32 [%r8], %r9;"
+ROLES = START.replace("@%p0 bra ready;", "@%p0 bra others;").replace(
+    "ready:\nbar.sync 0;\n@%p0 bra others;", "bar.sync 0;"
+)
+"""Thread 0 initialises the mbarriers and issues; the others meet it at a barrier of their own."""
+WRITTEN = {
+    "a role that never uses the mbarrier": (START, f"bar.sync 0;\n{CLOBBERED}"),
+    "a role that does not follow the initialisation": (ROLES, f"bar.sync 0;\n{CLOBBERED}"),
+    "another branch than the initialisation": (
+        START.replace("@%p0 bra ready;", "@%p0 bra other;").replace(
+            "ready:", f"bra ready;\nother:\n{CLOBBERED}\nready:"
+        ),
+        "",
+    ),
+    "all threads before the initialisation": (
+        START.replace("@%p0 bra ready;", f"{CLOBBERED}\n@%p0 bra ready;"),
+        "",
+    ),
+    "a bulk copy before the initialisation": (
+        START.replace(
+            "@%p0 bra ready;",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd1], 16, [%r8+24];\nbar.sync 0;\n@%p0 bra ready;",
+        ),
+        "",
+    ),
+    "a copy that is pending at the initialisation": (
+        START.replace("@%p0 bra ready;", "cp.async.ca.shared.global [%r8], [%rd1], 8;\nbar.sync 0;\n@%p0 bra ready;"),
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_mbarrier_that_another_thread_may_write_to_completes_nothing(name: str) -> None:
+    start, after = WRITTEN[name]
+    body = f"{PROVED['waited for']}\nret;"
+    assert mma(body, start=start.replace(CLOBBERED, ""), after=after.replace(CLOBBERED, "")).status is (
+        Status.UNKNOWN if "copy" in name else Status.PROVED
+    )
+    assert mma(body, start=start, after=after).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"{CLOBBERED}\nbar.sync 0;",
+        f"@!%p0 {CLOBBERED}",
+        "cp.async.ca.shared.global [%r8], [%rd1], 8;\ncp.async.wait_all;\nbar.sync 0;",
+    ],
+)
+def test_what_is_written_before_the_initialisation_in_all_threads_does_not_matter(before: str) -> None:
+    start = START.replace("@%p0 bra ready;", f"{before}\n@%p0 bra ready;")
+    assert mma(PROVED["waited for"], start=start).status is Status.PROVED
+
+
+@pytest.mark.parametrize(("between", "status"), [("bar.sync 0;", Status.PROVED), ("", Status.UNKNOWN)])
+def test_what_is_written_after_a_barrier_that_no_use_follows_does_not_matter(
+    between: str, status: Status
+) -> None:
+    assert mma(PROVED["waited for"], after=f"{between}\n{CLOBBERED}").status is status
+
+
 def test_an_mbarrier_that_several_threads_initialise_completes_nothing() -> None:
     every = START.replace("@%p0 bra ready;", "")
     assert mma(PROVED["waited for"]).status is Status.PROVED
