@@ -192,8 +192,9 @@ class Multiplications:
 
         own = self._own(thread)
         locations = frozenset(own.values())
-        elsewhere, observed = self._elsewhere(own), self._observed(thread)
-        return ThreadQuestions(decided, invariant, locations, elsewhere, self.counting, observed)
+        asked = ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
+        waits = Progress(self.model.function, self.graph, asked).waits
+        return asked._replace(observed=self._observed(thread, waits))
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -362,23 +363,14 @@ class Multiplications:
         found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
         return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
 
-    def _observed(self, thread: int) -> frozenset[int]:
-        """The commits on an mbarrier of this CTA for which a thread other than *thread* waits."""
-        mbarriers, addresses = self._mbarriers.mbarriers, self.model.fact(MbarrierAddresses)
-        waits = [
-            wait
-            for wait in mbarriers.where(lambda e: e.awaits_threads)
-            if self.model.views.context_of(wait).threads & ~(1 << thread)
-        ]
-        commits = [
-            i for i, e in mbarriers.sites.items() if e.commits is not None and self._mbarriers.stays(i)
-        ]
-        return frozenset(
-            commit
-            for commit in commits
-            if (at := addresses.locations(commit)) is not None
-            and any(self._mbarriers.may_name(wait, each) for wait in waits for each in at)
-        )
+    def _observed(self, thread: int, waits: Iterable[int]) -> frozenset[int]:
+        """The commits on an mbarrier of this CTA for which a thread other than *thread* has one of these *waits*."""
+        sites, addresses = self._mbarriers.mbarriers.sites, self.model.fact(MbarrierAddresses)
+        others = (i for i in waits if self.model.views.context_of(i).threads & ~(1 << thread))
+        awaited = frozenset[MbarrierLocation]().union(*(addresses.each(wait) for wait in others))
+        commits = (i for i, e in sites.items() if e.commits is not None and self._mbarriers.stays(i))
+        found = ((commit, addresses.locations(commit)) for commit in commits)
+        return frozenset(commit for commit, at in found if at and at <= awaited)
 
     # ------------------------------------------------------------ discharges
 

@@ -286,6 +286,19 @@ NOT_HANDED = {
     "a commit on another mbarrier": (f"{MMA}\n{second()}", OBSERVED),
     "a wait for another mbarrier": (HANDED, f"{wait(at='%r8+8', label='v')}\n{LD}"),
     "no wait of another thread": (HANDED, LD),
+    "a commit on one of two mbarriers, and a wait for the first": (
+        f"selp.b32 %r15, 0, 8, %p5;\nadd.s32 %r15, %r8, %r15;\n{MMA}\n{COMMIT.replace('%r8', '%r15')}",
+        OBSERVED,
+    ),
+    "a wait for an unknown mbarrier": (
+        HANDED,
+        f"ld.shared.b32 %r15, [%r3];\n{wait(at='%r15', label='v')}\n{LD}",
+    ),
+    "a wait whose result is ignored": (
+        HANDED,
+        f"mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{LD}",
+    ),
+    "a relaxed wait": (HANDED, f"{OBSERVED.replace('.parity', '.parity.relaxed.cluster')}"),
     "a wait of the same thread alone": (f"{HANDED}\n@%p5 exit;\n{wait()}", LD),
     "its columns read": (f"{HANDED}\n{LD}", OBSERVED),
     "its columns freed": (f"{HANDED}\n{DEALLOC}", OBSERVED),
