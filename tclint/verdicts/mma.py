@@ -353,7 +353,11 @@ class Multiplications:
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
         uniform, _ = self.model.fact(converged, frozenset(self.assume))
         barriers = barriers_of_all(uniform)
-        found = {at: on for at, on in found.items() if tracked.kept(at, barriers)}
+        found = {
+            at: on
+            for at, on in found.items()
+            if tracked.lives(at, thread, barriers) and tracked.kept(at, barriers)
+        }
         self.assumed |= tracked.assumed | uniform.assumed
         return found
 

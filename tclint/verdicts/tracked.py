@@ -162,14 +162,11 @@ class Tracked:
         """Whether no thread writes to the bytes of an mbarrier from its initialisation to its last use, but by operations on it; a
         tensor copy is compared at its start alone. All threads of the CTA meet at *barriers*.
 
-        A write follows all uses if each path to it passes a barrier which none of them follows.
+        A write follows all uses if each path to it passes a barrier which none of them follows, since none of another thread does,
+        either.
         """
-        every = ((i, self.model.instruction(i)) for i in barriers)
-        full = [i for i, each in every if each.effects.synchronises is not None and each.guard < 0]
-        objects = self.mbarriers.mbarriers.objects.values()
-        inits = [init for each in objects if (each.base, each.offset) == at for init in each.inits]
-        named = [i for i in self._naming(at) if not self.model.instruction(i).effects.bounds_mbarrier]
-        last = [i for i in full if not any(self.model.reaches(i, use) for use in (*inits, *named))]
+        full, inits = self._full(barriers), self._inits(at)
+        last = self._last(at, full)
         meanwhile = [
             i
             for i in self._writing
@@ -178,23 +175,54 @@ class Tracked:
         ]
         return self._untouched(at, meanwhile, False)
 
-    def _precedes(self, write: int, init: int, barriers: Collection[int]) -> bool:
-        """Whether a write is complete in all threads when an instruction that is executed once executes.
+    def lives(self, at: MbarrierLocation, thread: int, barriers: Iterable[int]) -> bool:
+        """Whether an mbarrier is initialised before *thread* uses it, and not ended before it no longer does, where the thread
+        itself does so, or one of the *barriers*, at which all threads of the CTA meet, is between the two."""
+        model, full, inits = self.model, self._full(barriers), self._inits(at)
+        context, last = model.views.context_of, self._last(at, full)
+        naming = {i: context(i).threads for i in self._naming(at)}
+        uses = [i for i, by in naming.items() if by >> thread & 1 and not self._bounds(i)]
+        ends = [i for i in naming if self._bounds(i) and i not in inits]
+        begun = [i for i in full if not any(model.reaches(i, init) for init in inits)]
+        alone = all(context(init).threads == 1 << thread for init in inits)
+        return (alone or not any(model.reaches(-1, use, begun) for use in uses)) and all(
+            naming[end] == 1 << thread or not model.reaches(-1, end, last) for end in ends
+        )
 
-        One thread executes both, or each path between the two passes one of these *barriers* after what completes the write.
+    def _full(self, barriers: Iterable[int]) -> list[int]:
+        """Those of these barriers of all threads at which each of them arrives and waits, whatever a guard says."""
+        every = ((i, self.model.instruction(i)) for i in barriers)
+        return [i for i, each in every if each.effects.synchronises is not None and each.guard < 0]
+
+    def _last(self, at: MbarrierLocation, barriers: Iterable[int]) -> list[int]:
+        """Those of the *barriers* that no initialisation and no use of an mbarrier follows."""
+        used = [*self._inits(at), *(i for i in self._naming(at) if not self._bounds(i))]
+        return [i for i in barriers if not any(self.model.reaches(i, use) for use in used)]
+
+    def _inits(self, at: MbarrierLocation) -> list[int]:
+        objects = self.mbarriers.mbarriers.objects.values()
+        return [init for each in objects if (each.base, each.offset) == at for init in each.inits]
+
+    def _bounds(self, site: int) -> bool:
+        """Whether an instruction initialises or ends an mbarrier."""
+        return self.model.instruction(site).effects.bounds_mbarrier
+
+    def _precedes(self, write: int, init: int, barriers: Iterable[int]) -> bool:
+        """Whether a write is complete in all threads, and none follows, when one thread initialises an mbarrier.
+
+        That thread alone writes, before it, or each path to the initialisation passes one of the *barriers* that no such write
+        follows and before which each is complete.
         """
-        model = self.model
-        if model.reaches(init, write) or not model.reaches(write, init):
-            return False
-        instruction = model.instruction(write)
+        model, instruction = self.model, self.model.instruction(write)
+        barriers = [i for i in barriers if not model.reaches(i, write)]
         if any(a.shared and a.writes and a.later for a in instruction.accesses):
             if instruction.effects.begins not in SELF_AWAITED:
                 return False
             _, pending = model.solution(InFlight)
             barriers = [i for i in barriers if all(p.site != write for p in pending.before(i))]
         elif model.views.context_of(write).threads == model.views.context_of(init).threads:
-            return True
-        return not model.reaches(write, init, barriers)
+            return not model.reaches(init, write)
+        return not model.reaches(-1, init, barriers)
 
     def _naming(self, at: MbarrierLocation) -> list[int]:
         """The instructions that may name an mbarrier."""

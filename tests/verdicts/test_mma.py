@@ -437,6 +437,44 @@ def test_what_is_written_before_the_initialisation_in_all_threads_does_not_matte
     assert mma(PROVED["waited for"], start=start).status is Status.PROVED
 
 
+INIT_ELSEWHERE = START.replace("@%p0 bra ready;", "setp.ne.s32 %p8, %r1, 32;\n@%p8 bra ready;")
+
+
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [
+        (START.replace("bar.sync 0;", ""), Status.PROVED),
+        (INIT_ELSEWHERE, Status.PROVED),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", ""), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "bar.warp.sync -1;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "bar.arrive 0, 128;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "@%p5 bar.sync 0;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("@%p8", "bar.sync 0;\n@%p8").replace("ready:\nbar.sync 0;", "ready:"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("ready:\nbar.sync 0;", "bar.sync 0;\nbra others;\nready:"), Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_barrier_is_between_the_initialisation_and_a_use_by_another_thread(
+    start: str, status: Status
+) -> None:
+    assert mma(f"{PROVED['waited for']}\nret;", start=start).status is status
+
+
+INVAL = "mbarrier.inval.shared::cta.b64 [%r8];"
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "status"),
+    [
+        (INVAL, "", Status.PROVED),
+        ("", f"bar.sync 0;\nsetp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}", Status.PROVED),
+        ("", f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}\nbar.sync 0;", Status.UNKNOWN),
+        ("ret;", f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}", Status.UNKNOWN),
+    ],
+)
+def test_another_thread_ends_an_mbarrier_after_a_barrier(body: str, after: str, status: Status) -> None:
+    assert mma(f"{PROVED['waited for']}\n{body}", after=after).status is status
+
+
 @pytest.mark.parametrize(("between", "status"), [("bar.sync 0;", Status.PROVED), ("", Status.UNKNOWN)])
 def test_what_is_written_after_a_barrier_that_no_use_follows_does_not_matter(
     between: str, status: Status
