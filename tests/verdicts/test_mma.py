@@ -319,6 +319,14 @@ def test_a_thread_may_exit_once_a_commit_has_handed_its_operations_to_others_tha
     assert Discharge.TRACKED in {each.discharge for each in found.obligations}
 
 
+def test_a_commit_on_a_ring_hands_operations_to_a_thread_that_waits_for_the_ring() -> None:
+    stage = "and.b32 %r15, %r9, 3;\nshl.b32 %r15, %r15, 3;\nadd.s32 %r15, %r8, %r15;"
+    body = f"{stage}\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\nret;"
+    assert mma(body, after=f"{stage}\n{wait(at='%r15', label='v')}\n{LD}").status is Status.PROVED
+    fewer = stage.replace("%r9, 3", "%r9, 1")
+    assert mma(body, after=f"{fewer}\n{wait(at='%r15', label='v')}\n{LD}").status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize("name", NOT_HANDED)
 def test_what_no_commit_hands_to_others_is_unknown_at_the_exit(name: str) -> None:
     body, after = NOT_HANDED[name]
