@@ -16,6 +16,7 @@ from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import SELF_AWAITED
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
@@ -235,6 +236,8 @@ class Tracked:
 
     def _misses(self, site: int, address: MemoryRange, maps: bool) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
+        if self._calls(site):
+            return False
         found = self.data(site)
         if found is not None and not maps and self.model.instruction(site).role("tensormap") is not None:
             found = [(start, 1) for start, _ in found]
@@ -242,13 +245,19 @@ class Tracked:
 
     @cached_property
     def _writing(self) -> list[int]:
-        """The instructions that write data to shared memory."""
+        """The instructions that write data to shared memory, or call what may."""
         return [
             i
             for b in sorted(self.model.cfg.order)
             for i in self._block(b)
             if any(a.writes and a.shared and not a.object for a in self.model.instruction(i).accesses)
+            or self._calls(i)
         ]
+
+    def _calls(self, site: int) -> bool:
+        """Whether an instruction calls a function of the program."""
+        instruction = self.model.instruction(site)
+        return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
     @cached_property
     def _uses(self) -> dict[int, list[int]]:
