@@ -371,10 +371,11 @@ class Multiplications:
         """The commits on an mbarrier of this CTA for which a thread other than *thread* has one of these *waits*, or on a ring of
         mbarriers such that a wait is for the same ring."""
         sites, addresses = self._mbarriers.mbarriers.sites, self.model.fact(MbarrierAddresses)
-        others = [i for i in waits if self.model.views.context_of(i).threads & ~(1 << thread)]
+        stays, context = self._mbarriers.stays, self.model.views.context_of
+        others = [i for i in waits if stays(i) and context(i).threads & ~(1 << thread)]
         awaited = frozenset[MbarrierLocation]().union(*(addresses.each(wait) for wait in others))
         rings = {addresses.locations(wait) for wait in others}
-        commits = (i for i, e in sites.items() if e.commits is not None and self._mbarriers.stays(i))
+        commits = (i for i, e in sites.items() if e.commits is not None and stays(i))
         found = ((commit, addresses.locations(commit)) for commit in commits)
         return frozenset(
             commit for commit, at in found if at and (at <= awaited or (len(at) > 1 and at in rings))

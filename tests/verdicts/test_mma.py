@@ -294,6 +294,10 @@ NOT_HANDED = {
         HANDED,
         f"ld.shared.b32 %r15, [%r3];\n{wait(at='%r15', label='v')}\n{LD}",
     ),
+    "a wait in another CTA": (
+        HANDED,
+        f"mapa.shared::cluster.u32 %r15, %r8, %r9;\n{wait(at='%r15', label='v')}\n{LD}",
+    ),
     "a wait whose result is ignored": (
         HANDED,
         f"mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{LD}",
