@@ -45,6 +45,7 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.rings import RingStates
+from tclint.verdicts.shared_order import barriers_of_all, converged
 from tclint.verdicts.tracked import Tracked
 
 __all__ = ["Multiplications"]
@@ -65,8 +66,6 @@ _WHAT = {
     "exit": "it has completed before the thread exits, or an mbarrier tracks it for which others wait",
 }
 
-_MEETINGS = (Barrier.CTA, Barrier.CLUSTER)
-"""The barriers at which the threads of a CTA meet."""
 _COLUMNS = 1 << 16
 """The columns that addresses of tensor memory distinguish."""
 _EVERY = (1 << 64) - 1
@@ -193,8 +192,9 @@ class Multiplications:
 
         own = self._own(thread)
         locations = frozenset(own.values())
-        elsewhere, observed = self._elsewhere(own), self._observed(thread)
-        return ThreadQuestions(decided, invariant, locations, elsewhere, self.counting, observed)
+        asked = ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
+        waits = Progress(self.model.function, self.graph, asked).waits
+        return asked._replace(observed=self._observed(thread, waits))
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -351,31 +351,15 @@ class Multiplications:
         writes."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
         tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+        uniform, _ = self.model.fact(converged, frozenset(self.assume))
+        barriers = barriers_of_all(uniform)
         found = {
             at: on
             for at, on in found.items()
-            if tracked.kept(at) and all(self._is_observed(init, at, thread) for init in tracked.inits(at))
+            if tracked.lives(at, thread, barriers) and tracked.kept(at, barriers)
         }
-        self.assumed |= tracked.assumed
+        self.assumed |= tracked.assumed | uniform.assumed
         return found
-
-    def _is_observed(self, init: int, at: MbarrierLocation, thread: int) -> bool:
-        """Whether a thread that waits for an mbarrier has made it, or passes a CTA or cluster barrier after that."""
-        if self.model.views.context_of(init).threads == 1 << thread:
-            return True
-        meetings = {
-            site for site in self.model.where(lambda e: e.barrier in _MEETINGS) if self._meets(site, init)
-        }
-        uses = (site for site in self._mbarriers.mbarriers.sites if self._mbarriers.may_name(site, at))
-        mine = (site for site in uses if self.model.views.context_of(site).threads >> thread & 1)
-        return not any(self.model.reaches(-1, site, meetings) for site in mine if site != init)
-
-    def _meets(self, barrier: int, init: int) -> bool:
-        """Whether threads that wait for a barrier wait for what is before it in all threads, such as an initialisation."""
-        instruction, reaches = self.instructions[barrier], self.model.reaches
-        waits = instruction.effects.synchronises is not None or instruction.effects.awaits is not None
-        whole = waits and instruction.guard < 0 and instruction.role("count") is None
-        return whole and reaches(init, barrier) and not reaches(barrier, init)
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""
@@ -383,22 +367,18 @@ class Multiplications:
         found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
         return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
 
-    def _observed(self, thread: int) -> frozenset[int]:
-        """The commits on an mbarrier of this CTA for which a thread other than *thread* waits."""
-        mbarriers, addresses = self._mbarriers.mbarriers, self.model.fact(MbarrierAddresses)
-        waits = [
-            wait
-            for wait in mbarriers.where(lambda e: e.awaits_threads)
-            if self.model.views.context_of(wait).threads & ~(1 << thread)
-        ]
-        commits = [
-            i for i, e in mbarriers.sites.items() if e.commits is not None and self._mbarriers.stays(i)
-        ]
+    def _observed(self, thread: int, waits: Iterable[int]) -> frozenset[int]:
+        """The commits on an mbarrier of this CTA for which a thread other than *thread* has one of these *waits*, or on a ring of
+        mbarriers such that a wait is for the same ring."""
+        sites, addresses = self._mbarriers.mbarriers.sites, self.model.fact(MbarrierAddresses)
+        stays, context = self._mbarriers.stays, self.model.views.context_of
+        others = [i for i in waits if stays(i) and context(i).threads & ~(1 << thread)]
+        awaited = frozenset[MbarrierLocation]().union(*(addresses.each(wait) for wait in others))
+        rings = {addresses.locations(wait) for wait in others}
+        commits = (i for i, e in sites.items() if e.commits is not None and stays(i))
+        found = ((commit, addresses.locations(commit)) for commit in commits)
         return frozenset(
-            commit
-            for commit in commits
-            if (at := addresses.locations(commit)) is not None
-            and any(self._mbarriers.may_name(wait, each) for wait in waits for each in at)
+            commit for commit, at in found if at and (at <= awaited or (len(at) > 1 and at in rings))
         )
 
     # ------------------------------------------------------------ discharges

@@ -142,7 +142,8 @@ class ThreadQuestions(NamedTuple):
     counters: Mapping[int, Sequence[tuple[int, int]]]
     """Block -> counters that addresses depend on, each with the register that holds it when the block is entered."""
     observed: frozenset[int] = frozenset()
-    """The commits on an mbarrier of the CTA for which another thread waits."""
+    """The commits on an mbarrier of the CTA that a wait of another thread names, which acquires and is repeated until it
+    succeeds."""
 
 
 class MmaQuestions(NamedTuple):

@@ -23,7 +23,7 @@ from tclint.verdicts.epochs import AccessPair, Counters, MemoryAccess, Numbers, 
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import path_assumptions
 from tclint.verdicts.phases import Event, Kind, PhaseQuestions
-from tclint.verdicts.shared_order import SharedOrder
+from tclint.verdicts.shared_order import SharedOrder, barriers_of_all, converged
 from tclint.verdicts.tensor_space import IMPLIED, TENSOR_MEMORY, WARPGROUP, misses
 from tclint.verdicts.tracked import Tracked
 
@@ -70,7 +70,11 @@ class TrackedColumns(Tracked):
         return True  # columns that are not known may be any
 
     def _kept(self, at: MbarrierLocation) -> bool:
-        return self.kept(at)  # how far a tensor copy reaches is a question of shared memory
+        uniform, _ = self.model.fact(converged, self.assume)
+        self.assumed |= uniform.assumed
+        return self.kept(
+            at, barriers_of_all(uniform)
+        )  # how far a tensor copy reaches is a question of shared memory
 
     def addresses(self) -> Iterator[int]:
         """The values on which it depends which phase tracks an operation, which one a wait is for, and which columns are meant."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from tclint.analyses.in_flight import InFlight
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, may_leave
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
+from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import SELF_AWAITED, Barrier
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.across_threads import AcrossThreads
@@ -151,49 +154,126 @@ class Tracked:
         return {at: location for at, location in found.items() if self._kept(at)}
 
     def _kept(self, at: MbarrierLocation) -> bool:
-        """Whether nothing writes to the bytes of an mbarrier, but operations on it, and what is executed only after all its uses."""
-        return self._untouched(at, -1)
+        """Whether nothing writes to the bytes of an mbarrier, but operations on it, and what is executed only after all its uses.
 
-    def kept(self, at: MbarrierLocation) -> bool:
-        """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and
-        what is executed only before its initialisation."""
-        return all(self._untouched(at, init) for init in self.inits(at))
+        What another role does may come at any time: no path leads from it to the uses, or from them to it."""
+        reaches, naming = self.model.reaches, self._naming(at)
+        writing = [
+            i for i in self._writing if not all(reaches(use, i) and not reaches(i, use) for use in naming)
+        ]
+        return self._untouched(at, writing)
 
-    def inits(self, at: MbarrierLocation) -> list[int]:
-        """The initialisations of an mbarrier."""
+    def kept(self, at: MbarrierLocation, barriers: Iterable[int]) -> bool:
+        """Whether no thread writes to the bytes of an mbarrier from its initialisation to its last use, but by operations on it. All
+        threads of the CTA meet at *barriers*.
+
+        A write follows all uses if each path to it passes a barrier which none of them follows, since none of another thread does,
+        either.
+        """
+        full, inits = self._full(barriers), self._inits(at)
+        last = self._last(at, full)
+        meanwhile = [
+            i
+            for i in self._writing
+            if self.model.reaches(-1, i, last)
+            and not (inits and all(self._precedes(i, init, full) for init in inits))
+        ]
+        return self._untouched(at, meanwhile)
+
+    def lives(self, at: MbarrierLocation, thread: int, barriers: Iterable[int]) -> bool:
+        """Whether an mbarrier is initialised before *thread* uses it, and not ended before it no longer does, where the thread
+        itself does so, or one of the *barriers*, at which all threads of the CTA meet, is between the two."""
+        model, full, inits = self.model, self._full(barriers), self._inits(at)
+        context, last = model.views.context_of, self._last(at, full)
+        naming = {i: context(i).threads for i in self._naming(at)}
+        uses = [i for i, by in naming.items() if by >> thread & 1 and not self._bounds(i)]
+        ends = [i for i in naming if self._bounds(i) and i not in inits]
+        met = [*((i, i) for i in full), *self._in_cluster(barriers)]
+        begun = [wait for arrival, wait in met if not any(model.reaches(arrival, init) for init in inits)]
+        alone = all(context(init).threads == 1 << thread for init in inits)
+        return (alone or not any(model.reaches(-1, use, begun) for use in uses)) and all(
+            naming[end] == 1 << thread or not model.reaches(-1, end, last) for end in ends
+        )
+
+    def _full(self, barriers: Iterable[int]) -> list[int]:
+        """Those of these barriers of all threads at which each of them arrives and waits, whatever a guard says."""
+        every = ((i, self.model.instruction(i)) for i in barriers)
+        return [i for i, each in every if each.effects.synchronises is not None and each.guard < 0]
+
+    def _in_cluster(self, barriers: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Those of these barriers at which all threads of the cluster meet: the arrival, which releases, and the wait after it in
+        its block."""
+        cluster = Barrier.CLUSTER
+        for wait in barriers:
+            before = range(self.model.cfg.blocks[self.model.cfg.block_of[wait]].start, wait)
+            each = [(i, self.model.instruction(i)) for i in (*before, wait)]
+            arrivals = [
+                i for i, e in each if e.effects.arrives is cluster and e.guard < 0 and e.order.releases
+            ]
+            if arrivals and each[-1][1].effects.awaits is cluster and each[-1][1].guard < 0:
+                yield arrivals[-1], wait
+
+    def _last(self, at: MbarrierLocation, barriers: Iterable[int]) -> list[int]:
+        """Those of the *barriers* that no initialisation and no use of an mbarrier follows."""
+        used = [*self._inits(at), *(i for i in self._naming(at) if not self._bounds(i))]
+        return [i for i in barriers if not any(self.model.reaches(i, use) for use in used)]
+
+    def _inits(self, at: MbarrierLocation) -> list[int]:
         objects = self.mbarriers.mbarriers.objects.values()
         return [init for each in objects if (each.base, each.offset) == at for init in each.inits]
 
-    def _untouched(self, at: MbarrierLocation, init: int) -> bool:
-        """Whether nothing writes to the bytes of an mbarrier, but operations on it, what is executed only after all its uses, and,
-        with *init* not negative, what is executed only before this initialisation.
+    def _bounds(self, site: int) -> bool:
+        """Whether an instruction initialises or ends an mbarrier."""
+        return self.model.instruction(site).effects.bounds_mbarrier
 
-        What another role does may come at any time: no path leads from it to the uses, or from them to it."""
+    def _precedes(self, write: int, init: int, barriers: Iterable[int]) -> bool:
+        """Whether a write is complete in all threads, and none follows, when one thread initialises an mbarrier.
+
+        That thread alone writes, before it, or each path to the initialisation passes one of the *barriers* that no such write
+        follows and before which each is complete.
+        """
+        model, instruction = self.model, self.model.instruction(write)
+        barriers = [i for i in barriers if not model.reaches(i, write)]
+        if any(a.shared and a.writes and a.later for a in instruction.accesses):
+            if instruction.effects.begins not in SELF_AWAITED:
+                return False
+            _, pending = model.solution(InFlight)
+            barriers = [i for i in barriers if all(p.site != write for p in pending.before(i))]
+        elif model.views.context_of(write).threads == model.views.context_of(init).threads:
+            return not model.reaches(init, write)
+        return not model.reaches(-1, init, barriers)
+
+    def _naming(self, at: MbarrierLocation) -> list[int]:
+        """The instructions that may name an mbarrier."""
+        return [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
+
+    def _untouched(self, at: MbarrierLocation, writing: Iterable[int]) -> bool:
+        """Whether none of these instructions writes to the bytes of an mbarrier."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
-        naming = [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
-        reaches = self.model.reaches
-
-        def matters(site: int) -> bool:
-            before = init >= 0 and reaches(site, init) and not reaches(init, site)
-            after = all(reaches(use, site) and not reaches(site, use) for use in naming)
-            return not before and not after
-
-        return all(self._misses(site, address) for site in self._writing if matters(site))
+        return all(self._misses(site, address) for site in writing)
 
     def _misses(self, site: int, address: MemoryRange) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
+        if self._calls(site):
+            return False
         found = self.data(site)
         return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
 
     @cached_property
     def _writing(self) -> list[int]:
-        """The instructions that write data to shared memory."""
+        """The instructions that write data to shared memory, or call what may."""
         return [
             i
             for b in sorted(self.model.cfg.order)
             for i in self._block(b)
             if any(a.writes and a.shared and not a.object for a in self.model.instruction(i).accesses)
+            or self._calls(i)
         ]
+
+    def _calls(self, site: int) -> bool:
+        """Whether an instruction calls a function of the program."""
+        instruction = self.model.instruction(site)
+        return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
     @cached_property
     def _uses(self) -> dict[int, list[int]]:

@@ -18,7 +18,7 @@ from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tests.tools.support import built, kernel, module
 
 SHARED = ".shared .align 1024 .b8 tile[8192];\n.shared .align 8 .b64 done[4];\n.shared .align 4 .b32 holder;"
-PLAIN = ".func plain()\n{\nret;\n}"
+PLAIN = ".func plain()\n{\nret;\n}\n.func writing()\n{\n.reg .b32 %a;\nmov.u32 %a, done;\nst.shared.b32 [%a], 5;\nret;\n}"
 START = """ld.param.u64 %rd1, [pointer];
 ld.param.u32 %r9, [number];
 mov.u32 %r1, %tid.x;
@@ -287,6 +287,23 @@ NOT_HANDED = {
     "a commit on another mbarrier": (f"{MMA}\n{second()}", OBSERVED),
     "a wait for another mbarrier": (HANDED, f"{wait(at='%r8+8', label='v')}\n{LD}"),
     "no wait of another thread": (HANDED, LD),
+    "a commit on one of two mbarriers, and a wait for the first": (
+        f"selp.b32 %r15, 0, 8, %p5;\nadd.s32 %r15, %r8, %r15;\n{MMA}\n{COMMIT.replace('%r8', '%r15')}",
+        OBSERVED,
+    ),
+    "a wait for an unknown mbarrier": (
+        HANDED,
+        f"ld.shared.b32 %r15, [%r3];\n{wait(at='%r15', label='v')}\n{LD}",
+    ),
+    "a wait in another CTA": (
+        HANDED,
+        f"mapa.shared::cluster.u32 %r15, %r8, %r9;\n{wait(at='%r15', label='v')}\n{LD}",
+    ),
+    "a wait whose result is ignored": (
+        HANDED,
+        f"mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{LD}",
+    ),
+    "a relaxed wait": (HANDED, f"{OBSERVED.replace('.parity', '.parity.relaxed.cluster')}"),
     "a wait of the same thread alone": (f"{HANDED}\n@%p5 exit;\n{wait()}", LD),
     "its columns read": (f"{HANDED}\n{LD}", OBSERVED),
     "its columns freed": (f"{HANDED}\n{DEALLOC}", OBSERVED),
@@ -305,6 +322,14 @@ def test_a_thread_may_exit_once_a_commit_has_handed_its_operations_to_others_tha
     found = mma(f"{body}\nret;", after=OBSERVED)
     assert found.status is Status.PROVED, found.reasons
     assert Discharge.TRACKED in {each.discharge for each in found.obligations}
+
+
+def test_a_commit_on_a_ring_hands_operations_to_a_thread_that_waits_for_the_ring() -> None:
+    stage = "and.b32 %r15, %r9, 3;\nshl.b32 %r15, %r15, 3;\nadd.s32 %r15, %r8, %r15;"
+    body = f"{stage}\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\nret;"
+    assert mma(body, after=f"{stage}\n{wait(at='%r15', label='v')}\n{LD}").status is Status.PROVED
+    fewer = stage.replace("%r9, 3", "%r9, 1")
+    assert mma(body, after=f"{fewer}\n{wait(at='%r15', label='v')}\n{LD}").status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("name", NOT_HANDED)
@@ -368,6 +393,105 @@ def test_accumulators_in_stages_are_the_same_or_apart(was: str, now: str) -> Non
 def test_accumulators_that_may_overlap_in_part_are_not(was: str, now: str) -> None:
     assert STAGED.replace(was, now) != STAGED
     assert mma(STAGED.replace(was, now), after=OBSERVED).status is Status.UNKNOWN
+
+
+CLOBBERED = "st.shared.b32 [%r8], %r9;"
+ROLES = START.replace("@%p0 bra ready;", "@%p0 bra others;").replace(
+    "ready:\nbar.sync 0;\n@%p0 bra others;", "bar.sync 0;"
+)
+"""Thread 0 initialises the mbarriers and issues; the others meet it at a barrier of their own."""
+WRITTEN = {
+    "a role that never uses the mbarrier": (START, f"bar.sync 0;\n{CLOBBERED}"),
+    "a role that does not follow the initialisation": (ROLES, f"bar.sync 0;\n{CLOBBERED}"),
+    "another branch than the initialisation": (
+        START.replace("@%p0 bra ready;", "@%p0 bra other;").replace(
+            "ready:", f"bra ready;\nother:\n{CLOBBERED}\nready:"
+        ),
+        "",
+    ),
+    "a role that calls a function": (START, "call writing;"),
+    "all threads before the initialisation": (
+        START.replace("@%p0 bra ready;", f"{CLOBBERED}\n@%p0 bra ready;"),
+        "",
+    ),
+    "a bulk copy before the initialisation": (
+        START.replace(
+            "@%p0 bra ready;",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd1], 16, [%r8+24];\nbar.sync 0;\n@%p0 bra ready;",
+        ),
+        "",
+    ),
+    "a copy that is pending at the initialisation": (
+        START.replace("@%p0 bra ready;", "cp.async.ca.shared.global [%r8], [%rd1], 8;\nbar.sync 0;\n@%p0 bra ready;"),
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_mbarrier_that_another_thread_may_write_to_completes_nothing(name: str) -> None:
+    start, after = WRITTEN[name]
+    body = f"{PROVED['waited for']}\nret;"
+    assert mma(body, start=ROLES, after="bar.sync 0;").status is Status.PROVED
+    assert mma(body, start=start, after=after).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"{CLOBBERED}\nbar.sync 0;",
+        f"@!%p0 {CLOBBERED}",
+        "cp.async.ca.shared.global [%r8], [%rd1], 8;\ncp.async.wait_all;\nbar.sync 0;",
+    ],
+)
+def test_what_is_written_before_the_initialisation_in_all_threads_does_not_matter(before: str) -> None:
+    start = START.replace("@%p0 bra ready;", f"{before}\n@%p0 bra ready;")
+    assert mma(PROVED["waited for"], start=start).status is Status.PROVED
+
+
+INIT_ELSEWHERE = START.replace("@%p0 bra ready;", "setp.ne.s32 %p8, %r1, 32;\n@%p8 bra ready;")
+
+
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [
+        (START.replace("bar.sync 0;", ""), Status.PROVED),
+        (INIT_ELSEWHERE, Status.PROVED),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", ""), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "bar.warp.sync -1;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "bar.arrive 0, 128;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("bar.sync 0;", "@%p5 bar.sync 0;"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("@%p8", "bar.sync 0;\n@%p8").replace("ready:\nbar.sync 0;", "ready:"), Status.UNKNOWN),
+        (INIT_ELSEWHERE.replace("ready:\nbar.sync 0;", "bar.sync 0;\nbra others;\nready:"), Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_barrier_is_between_the_initialisation_and_a_use_by_another_thread(
+    start: str, status: Status
+) -> None:
+    assert mma(f"{PROVED['waited for']}\nret;", start=start).status is status
+
+
+INVAL = "mbarrier.inval.shared::cta.b64 [%r8];"
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "status"),
+    [
+        (INVAL, "", Status.PROVED),
+        ("", f"bar.sync 0;\nsetp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}", Status.PROVED),
+        ("", f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}\nbar.sync 0;", Status.UNKNOWN),
+        ("ret;", f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INVAL}", Status.UNKNOWN),
+    ],
+)
+def test_another_thread_ends_an_mbarrier_after_a_barrier(body: str, after: str, status: Status) -> None:
+    assert mma(f"{PROVED['waited for']}\n{body}", after=after).status is status
+
+
+@pytest.mark.parametrize(("between", "status"), [("bar.sync 0;", Status.PROVED), ("", Status.UNKNOWN)])
+def test_what_is_written_after_a_barrier_that_no_use_follows_does_not_matter(
+    between: str, status: Status
+) -> None:
+    assert mma(PROVED["waited for"], after=f"{between}\n{CLOBBERED}").status is status
 
 
 def test_an_mbarrier_that_several_threads_initialise_completes_nothing() -> None:

@@ -184,6 +184,23 @@ def test_a_barrier_is_between_the_initialisation_and_what_other_threads_wait_for
     assert tensor(STEPS, late).status is status
 
 
+CLOBBERED = "st.shared.b32 [%r8], %r9;"
+
+
+@pytest.mark.parametrize(
+    ("init", "status"),
+    [
+        (f"{CLOBBERED}\n{BARRIER}\n{BEFORE['init']}", Status.PROVED),
+        (f"{CLOBBERED}\n{BEFORE['init']}", Status.UNKNOWN),
+        (f"@%p0 bra i;\n{CLOBBERED}\nbra j;\ni:\n{BEFORE['init'].removeprefix('@%p0 ')}\nj:", Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_what_other_threads_write_before_the_initialisation_is_before_a_barrier(
+    init: str, status: Status
+) -> None:
+    assert tensor(STEPS, {**BEFORE, "init": init}).status is status
+
+
 def test_a_product_is_waited_for_before_tensor_memory_is_freed() -> None:
     late = f"{BARRIER}\n{MMA}\n{COMMIT}\n"
     freed = f"{BARRIER}\n{DEALLOC}"
