@@ -407,7 +407,7 @@ class ParameterUses:
         if isinstance(operand, int) and depth < 16:
             for definition in self.definitions.get(operand, ())[:1]:
                 name = definition.match.form.name if definition.match is not None else ""
-                if name in ("mov", "cvta", "cvta.to"):
+                if name in ("mov", "cvta", "cvta.to") or definition.opcode == "cvt.u64.u32":
                     return self.field(definition.operands[1], depth + 1)
                 step = definition.operands[2] if name == "add.int" else None
                 if isinstance(step, Immediate) and isinstance(step.value, int):

@@ -404,3 +404,16 @@ def test_registers_that_nothing_releases_confirm_the_overflow_of_the_pool() -> N
     _, found = verdict(example, "CV012")
     assert found.status == "confirmed"
     assert "for registers" in found.observation
+
+
+@pytest.mark.parametrize(("widen", "field"), [("cvt.u64.u32", ("map", 0)), ("cvt.s64.s32", None)])
+def test_an_offset_of_a_parameter_that_is_widened_refers_to_it(
+    widen: str, field: tuple[str, int] | None
+) -> None:
+    body = (
+        f"mov.b32 %r1, map;\n{widen} %rd1, %r1;\ncvta.param.u64 %rd2, %rd1;\nprefetch.tensormap [%rd2];\nret;"
+    )
+    text = module(kernel(body, parameters=".param .align 64 .b8 map[128]"), header=HOPPER)
+    function = prepared(built(text), "k")
+    (used,) = (i for i in function.instructions if i.opcode == "prefetch.tensormap")
+    assert ParameterUses(function).field(used.operands[0], 0) == field
