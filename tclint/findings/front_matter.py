@@ -57,6 +57,7 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "strict": str,
     "default": bool,
     "broke": bool,
+    "denies": str,
     "checks": list,
     "needs": list,
     "confirmed_by": dict,

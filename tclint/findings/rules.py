@@ -96,6 +96,9 @@ class Rule:
     """Whether it is on if no setting selects rules."""
     broke: bool = False
     """Whether hardware was seen to go wrong where a note of it was; the text format prints these notes."""
+    denies: str = ""
+    """The assumption of proofs that its findings deny; empty if none. A finding that violates nothing leaves a proof that names
+    this assumption as it is."""
     checks: tuple[str, ...] = ()
     """The modules of :mod:`tclint.checks` that decide it; empty if another package does."""
     needs: tuple[str, ...] = ()
@@ -202,12 +205,13 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
     # A run needs neither the classes nor the time that it takes to import them.
     from graphlib import CycleError, TopologicalSorter
 
-    from tclint.findings.verdicts import HazardClass
+    from tclint.findings.verdicts import Assumption, HazardClass
 
     rules = Pages(folder)
     names: dict[str, str] = {}
     claimed: dict[str, str] = {}
     classes = {hazard.value for hazard in HazardClass}
+    assumptions = {assumption.value for assumption in Assumption}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
             raise RuleError(f"{rule.id}.md:1: {other} already has the name {rule.name}")
@@ -217,6 +221,8 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
+        if rule.denies and rule.denies not in assumptions:
+            raise RuleError(f"{rule.id}.md:1: front matter: denies: unknown assumption {rule.denies}")
         named = {key: getattr(rule, key) for key in ("subsumed_by", "subsumed_by_worse")}
         for key, others in {**named, "moved": rule.moved.get("rules", ())}.items():
             if unknown := set(others) - rules.keys():

@@ -176,6 +176,8 @@ class Judge:
         for consequences, known in zip(own, (certain, doubtful), strict=True):
             for hazard, rules in consequences.items():
                 known.setdefault(hazard, rules)
+        for verdict in () if self._request.selected.strict else shown:
+            _settle(verdict, doubtful)
         self.verdicts += _judged(function.name, shown, certain, doubtful)
 
     def leave(self, function: Function, why: str) -> None:
@@ -238,6 +240,14 @@ def _by_execution(
         return replace(verdict, status=Status.BOUNDED, launches=executed.launches, reasons=())
     reason = Reason(missed[0], "no launch that was executed reaches it", "a launch file that does")
     return replace(verdict, reasons=merged((*verdict.reasons, reason)))
+
+
+def _settle(verdict: Verdict, doubtful: _Violations) -> None:
+    """Takes out of what is *doubtful* the rules that deny no more than what a proof assumes."""
+    doubts = doubtful.get(verdict.hazard.value, {})
+    assumed = {assumption.value for assumption in verdict.assumptions}
+    if verdict.status is Status.PROVED and all(all_rules()[rule].denies in assumed for rule in doubts):
+        doubtful.pop(verdict.hazard.value, None)
 
 
 def _judged(

@@ -20,11 +20,13 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.pages import block
 from tests.tools.replay import ALL_ARRIVE
-from tests.tools.support import HOPPER, before_the_wait, kernel, module
+from tests.tools.support import HEADER, HOPPER, before_the_wait, kernel, loop, module
+from tests.verdicts.test_tensor_phases import BARRIER, BEFORE, DEALLOC, SHARED, STEPS
 
 ALL = frozenset(Assumption)
 WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), header=HOPPER)
 READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
+TENSOR_KERNEL = "\n".join((*BEFORE.values(), loop("\n".join(STEPS.values())), BARRIER, DEALLOC, "ret;"))
 FRAGMENT = all_rules()["WG009"].examples[0].code
 
 
@@ -65,6 +67,31 @@ def test_a_class_whose_proof_is_accepted_is_proved() -> None:
 def test_a_finding_violates_its_class_even_if_a_setting_hides_it(selected: Selected) -> None:
     verdict = of(READ, HazardClass.WGMMA, selected)
     assert (verdict.status, verdict.rules) == (Status.VIOLATED, ("WG001",))
+
+
+@pytest.mark.parametrize(
+    ("assume", "strict", "status"),
+    [
+        (ALL, False, Status.PROVED),
+        (ALL, True, Status.UNKNOWN),
+        (ALL - {Assumption.IMPLIED_FENCES}, False, Status.UNKNOWN),
+    ],
+)
+def test_a_note_that_denies_what_a_proof_assumes_leaves_it_as_it_is_but_for_strict(
+    assume: frozenset[Assumption], strict: bool, status: Status
+) -> None:
+    text = module(SHARED, kernel(TENSOR_KERNEL, directives=".reqntid 128"), header=HEADER)
+    for pedantic in (False, True):
+        selected = Selected(strict=strict, min_confidence=Confidence.LOW if pedantic else Confidence.MEDIUM)
+        report = check_source(Source(text.encode(), "k.ptx"), Request(selected, assume=assume))
+        (verdict,) = [v for v in report.verdicts if v.hazard is HazardClass.TENSOR_MEMORY]
+        found = {f.rule.id for f in report.findings} & {"TC013", "TC014"}
+        assert found or not pedantic
+        expected = Status.VIOLATED if strict and found else status
+        assert (verdict.status, Assumption.IMPLIED_FENCES in verdict.assumptions) == (
+            expected,
+            expected is Status.PROVED,
+        )
 
 
 def test_a_suppressed_finding_violates_its_class() -> None:
