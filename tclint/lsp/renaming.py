@@ -104,7 +104,9 @@ class Renaming:
         if element is None:
             edits += [_Edit(d.start, d.end, name.encode()) for d in self._alike]
         else:
-            at = self._data.index(b";", declared.end) + 1
+            at = self._data.find(b";", declared.end) + 1
+            if not at:
+                raise RenameError("the declaration of its range has no end")
             edits.append(_Edit(at, at, b" .reg %s %s;" % (declared.type, name.encode())))
         edits = sorted(set(edits))
         if not self._means_the_same(edits):
