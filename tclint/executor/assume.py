@@ -406,8 +406,10 @@ class ParameterUses:
             return (operand.name, operand.offset) if operand.name in self._names else None
         if isinstance(operand, int) and depth < 16:
             for definition in self.definitions.get(operand, ())[:1]:
-                name = definition.match.form.name if definition.match is not None else ""
-                if name in ("mov", "cvta", "cvta.to") or definition.opcode == "cvt.u64.u32":
+                match = definition.match
+                name = match.form.name if match is not None else ""
+                extended = match is not None and name == "cvt.int" and match.binding["from"] == ".u32"
+                if name in ("mov", "cvta", "cvta.to") or extended:
                     return self.field(definition.operands[1], depth + 1)
                 step = definition.operands[2] if name == "add.int" else None
                 if isinstance(step, Immediate) and isinstance(step.value, int):

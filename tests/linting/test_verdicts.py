@@ -20,13 +20,47 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.pages import block
 from tests.tools.replay import ALL_ARRIVE
-from tests.tools.support import HEADER, HOPPER, before_the_wait, kernel, loop, module
-from tests.verdicts.test_tensor_phases import BARRIER, BEFORE, DEALLOC, SHARED, STEPS
+from tests.tools.support import HEADER, HOPPER, before_the_wait, kernel, module
 
 ALL = frozenset(Assumption)
 WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), header=HOPPER)
 READ = module(before_the_wait("    st.global.f32 [%rd0], %f0;"), header=HOPPER)
-TENSOR_KERNEL = "\n".join((*BEFORE.values(), loop("\n".join(STEPS.values())), BARRIER, DEALLOC, "ret;"))
+SHARED = ".shared .align 4 .b32 slot;\n.shared .align 8 .b64 done[4];\n.shared .align 1024 .b8 tile[8192];\n"
+TENSOR_KERNEL = """
+mov.u32 %r1, %tid.x;
+ld.param.u64 %rd1, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r8, done;
+mov.u32 %r6, 136314896;
+mov.u32 %r20, 0;
+mov.u32 %r11, 0;
+setp.eq.u32 %p0, %r1, 0;
+setp.lt.u32 %p1, %r1, 32;
+setp.gt.s32 %p9, %r9, 3;
+@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 256;
+@%p0 mbarrier.init.shared::cta.b64 [%r8], 1;
+@%p0 mbarrier.init.shared::cta.b64 [%r8+8], 1;
+bar.sync 0;
+ld.shared.b32 %r2, [slot];
+mov.b32 %r10, 0;
+top:
+@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r2], %rd5, %rd6, %r6, %p4;
+@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r2], %rd5, %rd6, %r6, %p4;
+@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];
+w:
+mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], %r20;
+@!%p2 bra w;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r15}, [%r2];
+tcgen05.wait::ld.sync.aligned;
+bar.sync 0;
+xor.b32 %r20, %r20, 1;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p5, %r10, %r9;
+@%p5 bra top;
+bar.sync 0;
+@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 256;
+ret;"""
+"""One thread multiplies in each iteration, and all threads wait and load, with barriers and without fences."""
 FRAGMENT = all_rules()["WG009"].examples[0].code
 
 
