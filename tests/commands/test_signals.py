@@ -173,7 +173,7 @@ class Finalised:
 
 with unwound_by_signals():
     Finalised()
-    print("continued")
+    print("continued", flush=True)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
