@@ -178,6 +178,8 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
     shapes = _shapes(model)
+    if not shapes:
+        model.ledger.give_up(OVERLAP, -1, "the kernel is made for CTAs of no shape that is tried")
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)

@@ -105,6 +105,8 @@ class SharedOrder:
         self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
         self.tracked = self._tracks()
+        self._limit = ""
+        """The limit that the last walk exceeded, in words."""
 
     def _tracks(self) -> Tracked:
         """What is known of operations that mbarriers track."""
@@ -116,8 +118,7 @@ class SharedOrder:
             return Outcome(reasons=alien)
         walk = self._first_walk()
         if walk is None:
-            why = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
-            return Outcome(reasons=(Reason(None, why),))
+            return Outcome(reasons=(Reason(None, self._limit),))
         claims: dict[Walk, dict[AccessPair, Discharge]] = {walk: {}}
         obligations, reasons = list[Obligation](), list[Reason]()
         for pair in walk.pairs():
@@ -235,7 +236,7 @@ class SharedOrder:
     def walk(self, counters: Counters | None = None, between: Between = Between.THREADS) -> Walk | None:
         """What may be passed and executed at each block, where *counters* are followed, without claims.
 
-        None beyond :data:`MAX_PASSED` and :data:`MAX_STEPS`, or if the number of a counter is not known.
+        None beyond :data:`MAX_PASSED`, :data:`MAX_STEPS` and :data:`MAX_UNDERWAY`, or if the number of a counter is not known.
         """
         own = self._phases.own if between is Between.THREADS else frozenset()
         while (walk := self._walked(counters or {}, between, own)) is not None:
@@ -264,13 +265,24 @@ class SharedOrder:
             for target, since, reached in walk.leaving(b, walk.through(b, epoch)):
                 known = entry[target].get(since)
                 entry[target][since] = reached.joined(known)
-                if len(entry[target]) > MAX_PASSED or steps > MAX_STEPS:
-                    return None
-                if len(reached.known.underway) > MAX_UNDERWAY:
+                underway = len(reached.known.underway)
+                if self._is_beyond(len(entry[target]), steps, underway):
                     return None
                 if known != entry[target][since]:
                     work.setdefault(target, set()).add(since)
         return walk
+
+    def _is_beyond(self, passed: int, steps: int, underway: int) -> bool:
+        """Whether a walk exceeds a limit, which is noted in words."""
+        if passed > MAX_PASSED:
+            self._limit = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
+        elif steps > MAX_STEPS:
+            self._limit = f"what a thread may pass takes more than {MAX_STEPS} steps"
+        elif underway > MAX_UNDERWAY:
+            self._limit = f"more than {MAX_UNDERWAY} operations may be underway on mbarriers at one block"
+        else:
+            return False
+        return True
 
     def _proofs(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> list[tuple[Walk, Discharge]] | None:
         """What discharges a pair, by *walk* or by others; None if nothing is known to."""

@@ -1119,12 +1119,30 @@ ROW = "mov.u32 %r10, %tid.y;\nmad.lo.u32 %r11, %r10, {pitch}, %r0;\nmad.lo.u32 %
             ),
             False,
         ),
-        (tiled(before="") + "mov.u32 %r12, 0;\n" * 5000, True),
+        (tiled(before="") + "mov.u32 %r12, 0;\n" * 2000, True),
     ],
 )
 def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
     assert not found(body, directives="")
     assert bool(found(body, directives=".reqntid 16, 16")) is large
+
+
+def test_that_a_kernel_is_made_for_no_shape_that_is_tried_leaves_the_question_open() -> None:
+    """Lanes and warps of rows of 2048 threads, which no CTA has."""
+    body = """
+    .shared .align 16 .b8 sums[4096];
+    mov.u32 %r10, %tid.y;
+    mad.lo.u32 %r11, %r10, 2048, %r0;
+    shr.u32 %r4, %r11, 5;
+    mov.u32 %r12, sums;
+    mad.lo.u32 %r4, %r4, 4, %r12;
+    st.shared.u32 [%r4], %r9;
+    ld.shared.u32 %r6, [%r12];
+    st.global.u32 [%rd1], %r6;"""
+    report = lint(module(kernel(f"{START}\n{body}\n{USE}\nret;", directives=""), header=HEADER))
+    assert "the kernel is made for CTAs of no shape that is tried" in {
+        left.why for left in report.open_questions
+    }
 
 
 @pytest.mark.parametrize(

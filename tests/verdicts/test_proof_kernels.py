@@ -10,7 +10,7 @@ import pytest
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.ir.cfg import Edge
-from tclint.verdicts import verdicts
+from tclint.verdicts import shared_order, verdicts
 from tclint.verdicts.phases import NO_PHASES, Issue, Known, Phases
 from tests.tools.support import last_kernel
 
@@ -33,6 +33,23 @@ def verdict(name: str, hazard: HazardClass = HazardClass.SHARED_MEMORY) -> Verdi
 def test_a_kernel_that_is_right_is_proved_but_for_those_that_are_named(name: str) -> None:
     found = verdict(name)
     assert (found.status is Status.PROVED) == (name not in UNKNOWN), found.reasons
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("MAX_PASSED", "a thread may pass more than 0 combinations of barriers and iterations"),
+        ("MAX_STEPS", "what a thread may pass takes more than 0 steps"),
+        ("MAX_UNDERWAY", "more than 0 operations may be underway on mbarriers at one block"),
+    ],
+)
+def test_what_is_not_followed_beyond_a_limit_is_unknown_because_of_that_limit(
+    limit: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verdict("ring").status is Status.PROVED
+    monkeypatch.setattr(shared_order, limit, 0)
+    found = verdict("ring")
+    assert (found.status, [reason.what for reason in found.reasons]) == (Status.UNKNOWN, [why])
 
 
 @pytest.mark.parametrize("name", FLAWED)
