@@ -99,9 +99,8 @@ class _Deferred:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         try:
-            with (
-                signals_held()
-            ):  # an interrupt of the exec() that makes a method would make the process die of it at its end
+            # An interrupt of the exec() that makes a method would make the process die of it at its end.
+            with signals_held():
                 value = self._made()
             setattr(self._owner, self._name, value)
         except BaseException as error:

@@ -56,6 +56,15 @@ class _Kernel(NamedTuple):
     data: bytes
 
 
+class _Call(NamedTuple):
+    """What a command is asked."""
+
+    name: str
+    options: Sequence[str]
+    kernels: Sequence[_Kernel] = ()
+    arguments: Sequence[str] = ()
+
+
 class Tools:
     """What clients call. *roots* are the folders with the files that calls may name."""
 
@@ -90,7 +99,9 @@ class Tools:
         options = ["--fix", *["--unsafe-fixes"] * unsafe]
         kernel = self._kernel(path, text)
         with _folder() as folder:
-            document = await self._called("check", [*self._linting(select), *options], folder, [kernel])
+            document = await self._called(
+                _Call("check", [*self._linting(select), *options], [kernel]), folder
+            )
             data = read_file(os.path.join(folder, "input", kernel.name), _MAX_OUTPUT)
         try:
             fixed = data.decode()
@@ -112,7 +123,7 @@ class Tools:
     ) -> CallToolResult:
         """Show the forms of an instruction, with operands, availability and meaning."""
         with _folder() as folder:
-            output = await self._output("isa", (), folder, (), (opcode,))
+            output = await self._output(_Call("isa", (), arguments=(opcode,)), folder)
         return _result({"text": output.decode()})
 
     async def hang(
@@ -202,11 +213,10 @@ class Tools:
     def _entry(self, entry: str | None) -> list[str]:
         return [] if entry is None else [f"--entry={entry}"]
 
-    @staticmethod
-    def _linting(select: Sequence[str] | None) -> list[str]:
+    def _linting(self, select: Sequence[str] | None) -> list[str]:
         """The options of ``tclint check``, apart from those that a call chooses."""
         rules = [f"--select={rule}" for rule in select or ()]
-        return ["--isolated", "--no-cache", "--jobs=1", "--output-format=json", *rules]
+        return ["--isolated", "--no-cache", "--jobs=1", *self._max_input(), "--output-format=json", *rules]
 
     def _kernel(self, path: str | None, text: str | None, prefix: str = "") -> _Kernel:
         """The kernel of a call, whose arguments begin with *prefix*. Raises ToolError."""
@@ -255,51 +265,35 @@ class Tools:
     ) -> CallToolResult:
         """The document that a command writes about *kernels* or *arguments*, as a result. Raises ToolError."""
         with _folder() as folder:
-            return _result(await self._called(name, options, folder, kernels, arguments))
+            return _result(await self._called(_Call(name, options, kernels, arguments), folder))
 
-    async def _called(
-        self,
-        name: str,
-        options: Sequence[str],
-        folder: str,
-        kernels: Sequence[_Kernel],
-        arguments: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        """The document that a command writes, with the paths of *kernels* as the call named them. Raises ToolError."""
-        options = [*options, *self._max_input()] if name == "check" else options
-        output = await self._output(name, options, folder, kernels, arguments)
-        written = json.loads(output)
+    async def _called(self, call: _Call, folder: str) -> dict[str, Any]:
+        """The document that a command writes, with the paths of its kernels as the caller named them. Raises ToolError."""
+        written = json.loads(await self._output(call, folder))
         document: Any = written if isinstance(written, dict) else {"rules": written}
-        for kernel in kernels:
+        for kernel in call.kernels:
             document = _renamed(document, f"input/{kernel.name}", kernel.shown)
         assert isinstance(document, dict)
         return document
 
-    async def _output(
-        self,
-        name: str,
-        options: Sequence[str],
-        folder: str,
-        kernels: Sequence[_Kernel],
-        arguments: Sequence[str] = (),
-    ) -> bytes:
-        """What a command prints about copies of *kernels*, which are made below *folder*, or about *arguments*.
+    async def _output(self, call: _Call, folder: str) -> bytes:
+        """What a command prints about copies of its kernels, which are made below *folder*, or about its arguments.
 
         Raises ToolError if it prints nothing but errors.
         """
         # Below the folder in which the process runs: Python would import modules from that folder.
         inside = Path(folder, "input")
         inside.mkdir()
-        for kernel in kernels:
+        for kernel in call.kernels:
             (inside / kernel.name).write_bytes(kernel.data)
-        paths = [f"input/{kernel.name}" for kernel in kernels]
-        command = (sys.executable, "-m", "tclint", name, *options, "--", *paths, *arguments)
+        paths = [f"input/{kernel.name}" for kernel in call.kernels]
+        command = (sys.executable, "-m", "tclint", call.name, *call.options, "--", *paths, *call.arguments)
         if any("\0" in word for word in command):
             raise ToolError("a NUL character in an argument")
         output, errors = await self._executed(command, folder)
         if not output.strip():
             words = " ".join(errors.decode(errors="replace").split()).rpartition("Error: ")[2]
-            for kernel in kernels:
+            for kernel in call.kernels:
                 words = words.replace(f"input/{kernel.name}", kernel.shown)
             raise ToolError(shortened(words, _MAX_MESSAGE) or "no result")
         return output

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tclint._dataclass import dataclass
 from tclint.isa.accesses import Access
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_left
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
@@ -303,6 +304,11 @@ class Instruction:
         # indirect call that is a register, and the name after it is a prototype.
         callee = next((o for o in self.operands if not isinstance(o, Vector)), None)
         return callee.name if isinstance(callee, Symbol) else ""
+
+    @property
+    def calls_program(self) -> bool:
+        """Whether it calls a function that the driver does not provide: one of the program, or one that is not known."""
+        return self.flow == "call" and self.callee not in SYSTEM_CALLS
 
     @property
     def groups_left(self) -> int | None:

@@ -391,9 +391,8 @@ def _missing(node: Node) -> SyntaxProblem:
     if node.type == ";" and parent is not None and parent.type == "instruction":
         at = next(_ends(parent, node), at)
     if node.type == "]" and parent is not None and b"{" not in (text := _text(parent)):
-        at = parent.start_byte + len(
-            text.partition(b",")[0].rstrip()
-        )  # only before coordinates is a comma in it
+        # A comma is in an address only before coordinates.
+        at = parent.start_byte + len(text.partition(b",")[0].rstrip())
     if parent is not None and parent.start_byte < at:
         message += f" after {_quote(_text(parent)[: at - parent.start_byte])}"
     return SyntaxProblem(at, at, message)

@@ -21,6 +21,7 @@ from tclint.verdicts.matrices import Matrices, ranges
 from tclint.verdicts.rings import Numbers, RingStates, State
 
 __all__ = [
+    "COLUMNS",
     "AccessedBytes",
     "column_ranges_disjoint",
     "columns_disjoint",
@@ -30,7 +31,7 @@ _FROM_OTHERS = frozenset((Loaded, Unmodelled, CollectiveResult))
 """Nodes that what other threads do may decide."""
 MAX_CHOICES = 64
 """Ranges that the phis of an address may choose from. Their number doubles with each branch that adds to an address."""
-_COLUMNS = 1 << 16
+COLUMNS = 1 << 16
 """The columns that addresses of tensor memory distinguish."""
 _FAR = 1 << 31
 """More than addresses of tensor memory differ by."""
@@ -52,8 +53,8 @@ def column_ranges_disjoint(
     range must end before the other one begins again.
     """
     values, (start, size) = model.values, b
-    after = values.add(start, values.constant(_COLUMNS)), _FAR
-    before = values.add(start, values.constant(size - _COLUMNS - _FAR)), _FAR
+    after = values.add(start, values.constant(COLUMNS)), _FAR
+    before = values.add(start, values.constant(size - COLUMNS - _FAR)), _FAR
     return all(values.addresses.disjoint(a, other, passes, pairs) for other in (b, after, before))
 
 

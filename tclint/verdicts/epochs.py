@@ -61,7 +61,6 @@ from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import Proxy, StateSpace
-from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import GROUPED, Barrier, Engine
 from tclint.isa.special_registers import WARP
 from tclint.sync.operations import OPEN
@@ -106,6 +105,7 @@ __all__ = [
     "full_barriers",
     "of_all_threads",
     "of_cluster",
+    "releases_to_cluster",
     "uniform_if_stable",
     "untracked",
 ]
@@ -264,7 +264,7 @@ def foreign(instruction: Instruction) -> str:
     """Why CTA barriers alone do not order what *instruction* may do to shared memory; "" if they do, or it does nothing."""
     match = instruction.match
     if instruction.flow == "call":
-        return "" if instruction.callee in SYSTEM_CALLS else "the callee may access shared memory"
+        return "the callee may access shared memory" if instruction.calls_program else ""
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
     if tracked(instruction):
@@ -285,6 +285,12 @@ def foreign(instruction: Instruction) -> str:
     if any(not a.later and not isinstance(a.extent, int) for a in found):
         return "which bytes of shared memory it accesses is not known"
     return ""
+
+
+def releases_to_cluster(instruction: Instruction) -> bool:
+    """Whether each thread that reaches an instruction arrives at the cluster barrier, and releases what it has done before."""
+    arrives = instruction.effects.arrives is Barrier.CLUSTER and instruction.guard < 0
+    return arrives and instruction.order.releases
 
 
 def untracked(space: Space, site: int, instruction: Instruction, events: Container[int]) -> str:
@@ -505,16 +511,12 @@ class Walk:
         if self.instructions[wait].effects.arrives is None:
             block = self.graph.blocks[b]
             before = range(wait - 1, block.start - 1, -1)
-            arrival = next((i for i in before if i in self._marked[b] or self._arrives(i)), wait)
-            if arrival == wait or not self._arrives(arrival):
+            arrival = next(
+                (i for i in before if i in self._marked[b] or releases_to_cluster(self.instructions[i])), wait
+            )
+            if arrival == wait or not releases_to_cluster(self.instructions[arrival]):
                 return False
         return self.space.separates(self.instructions, self.graph.blocks[b], arrival, wait)
-
-    def _arrives(self, site: int) -> bool:
-        """Whether a thread arrives at the cluster barrier and releases what it has done before."""
-        instruction = self.instructions[site]
-        arrives = instruction.effects.arrives is Barrier.CLUSTER and instruction.guard < 0
-        return arrives and instruction.order.releases
 
     def about(self, between: Between) -> Walk:
         """The same walk for a certificate about other threads, at which the same barriers meet."""

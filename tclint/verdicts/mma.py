@@ -25,7 +25,7 @@ from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import CompletionTransfer, Graph, ProofObligation, Refused, writes_shared
-from tclint.verdicts.disjoint import AccessedBytes, column_ranges_disjoint
+from tclint.verdicts.disjoint import COLUMNS, AccessedBytes, column_ranges_disjoint
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
     Counters,
@@ -66,8 +66,6 @@ _WHAT = {
     "exit": "it has completed before the thread exits, or an mbarrier tracks it for which others wait",
 }
 
-_COLUMNS = 1 << 16
-"""The columns that addresses of tensor memory distinguish."""
 _EVERY = (1 << 64) - 1
 
 Counting = Mapping[int, Sequence[tuple[int, int]]]
@@ -432,7 +430,7 @@ class Multiplications:
         for changing, number in ((moving, constant), (following, offset)):
             zeros, _ = self.values.known_bits(self.values.total(changing, number - least))
             unknown |= ~zeros & _EVERY
-        return unknown < _COLUMNS and (unknown == 0 or unknown & -unknown >= width)
+        return unknown < COLUMNS and (unknown == 0 or unknown & -unknown >= width)
 
     def _same(self, first: int, then: int, role: str) -> bool:
         a, b = self.model.value(first, role), self.model.value(then, role)

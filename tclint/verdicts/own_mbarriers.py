@@ -6,7 +6,7 @@ that expect bytes, too (:mod:`tclint.verdicts.tracked`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
@@ -59,13 +59,21 @@ class OwnMbarriers:
 
     def once(self, at: MbarrierLocation) -> bool:
         """Whether an mbarrier is initialised once, before all other operations on it."""
-        found = [o.inits for o in self.mbarriers.objects.values() if (o.base, o.offset) == at]
-        return len(found) == 1 and len(found[0]) == 1 and self._is_first(found[0][0], at)
+        inits = self.inits(at)
+        return len(inits) == 1 and self._is_first(inits[0], at)
+
+    def inits(self, at: MbarrierLocation) -> Sequence[int]:
+        """The initialisations of an mbarrier."""
+        object_ = self.mbarriers.objects.get(at)
+        return () if object_ is None else object_.inits
+
+    def naming(self, at: MbarrierLocation) -> list[int]:
+        """The instructions that may name an mbarrier."""
+        return [site for site in self.mbarriers.sites if self.may_name(site, at)]
 
     def bounding(self, at: MbarrierLocation) -> list[int]:
         """What may initialise or end an mbarrier."""
-        sites = self.mbarriers.sites.items()
-        return [site for site, effects in sites if effects.bounds_mbarrier and self.may_name(site, at)]
+        return [site for site in self.naming(at) if self.mbarriers.sites[site].bounds_mbarrier]
 
     def renewed(self, at: MbarrierLocation) -> bool:
         """Whether an ``mbarrier.inval`` is executed on every path from one initialisation to the next."""
@@ -108,7 +116,7 @@ class OwnMbarriers:
     def _is_first(self, init: int, at: MbarrierLocation) -> bool:
         """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it or without
         it, and none after an ``mbarrier.inval``."""
-        named = {i: e for i, e in self.mbarriers.sites.items() if self.may_name(i, at)}
+        named = {i: self.mbarriers.sites[i] for i in self.naming(at)}
         ends = [i for i, effects in named.items() if effects.resource is Resource.MBARRIER_INVAL]
         used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
         return (

@@ -1,7 +1,7 @@
 """Tensor memory between the warps of a CTA, where CTA barriers and what mbarriers track order it: the prover for :mod:`.epochs`.
 
-Two loads or stores of different warps are of different lanes in a CTA of one warpgroup; otherwise their columns are not
-compared. Those of a multiplication, a copy or a shift are compared with what it may meet.
+Two loads or stores of different warps are of different lanes in a CTA of one warpgroup; otherwise the columns are
+compared of warps that share lanes. Those of a multiplication, a copy or a shift are compared with what it may meet.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class TrackedColumns(Tracked):
     def _kept(self, at: MbarrierLocation) -> bool:
         uniform, _ = self.model.fact(converged, self.assume)
         self.assumed |= uniform.assumed
-        return self.kept(
-            at, barriers_of_all(uniform)
-        )  # how far a tensor copy reaches is a question of shared memory
+        return self.kept(at, barriers_of_all(uniform))
 
     def addresses(self) -> Iterator[int]:
         """The values on which it depends which phase tracks an operation, which one a wait is for, and which columns are meant."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Instruction
-from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import TCGEN05, TCGEN05_ST, Fence, Resource
 from tclint.verdicts.checker import TENSOR
 from tclint.verdicts.epochs import MemoryAccess, Space
@@ -32,7 +31,7 @@ _ALLOCATIONS = (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC)
 def _foreign(instruction: Instruction) -> str:
     match = instruction.match
     if instruction.flow == "call":
-        return "" if instruction.callee in SYSTEM_CALLS else "the callee may access tensor memory"
+        return "the callee may access tensor memory" if instruction.calls_program else ""
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
     if not match.form.of_tcgen05:

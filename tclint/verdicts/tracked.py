@@ -16,13 +16,12 @@ from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
-from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import SELF_AWAITED, Barrier
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.boxes import Boxes
-from tclint.verdicts.epochs import Counters, Numbers
+from tclint.verdicts.epochs import Counters, Numbers, releases_to_cluster
 from tclint.verdicts.matrices import ranges
 from tclint.verdicts.own_mbarriers import OwnMbarriers
 from tclint.verdicts.paths import path_assumptions
@@ -157,7 +156,7 @@ class Tracked:
         """Whether nothing writes to the bytes of an mbarrier, but operations on it, and what is executed only after all its uses.
 
         What another role does may come at any time: no path leads from it to the uses, or from them to it."""
-        reaches, naming = self.model.reaches, self._naming(at)
+        reaches, naming = self.model.reaches, self.mbarriers.naming(at)
         writing = [
             i for i in self._writing if not all(reaches(use, i) and not reaches(i, use) for use in naming)
         ]
@@ -170,7 +169,7 @@ class Tracked:
         A write follows all uses if each path to it passes a barrier which none of them follows, since none of another thread does,
         either.
         """
-        full, inits = self._full(barriers), self._inits(at)
+        full, inits = self._full(barriers), self.mbarriers.inits(at)
         last = self._last(at, full)
         meanwhile = [
             i
@@ -183,9 +182,9 @@ class Tracked:
     def lives(self, at: MbarrierLocation, thread: int, barriers: Iterable[int]) -> bool:
         """Whether an mbarrier is initialised before *thread* uses it, and not ended before it no longer does, where the thread
         itself does so, or one of the *barriers*, at which all threads of the CTA meet, is between the two."""
-        model, full, inits = self.model, self._full(barriers), self._inits(at)
+        model, full, inits = self.model, self._full(barriers), self.mbarriers.inits(at)
         context, last = model.views.context_of, self._last(at, full)
-        naming = {i: context(i).threads for i in self._naming(at)}
+        naming = {i: context(i).threads for i in self.mbarriers.naming(at)}
         uses = [i for i, by in naming.items() if by >> thread & 1 and not self._bounds(i)]
         ends = [i for i in naming if self._bounds(i) and i not in inits]
         met = [*((i, i) for i in full), *self._in_cluster(barriers)]
@@ -207,20 +206,14 @@ class Tracked:
         for wait in barriers:
             before = range(self.model.cfg.blocks[self.model.cfg.block_of[wait]].start, wait)
             each = [(i, self.model.instruction(i)) for i in (*before, wait)]
-            arrivals = [
-                i for i, e in each if e.effects.arrives is cluster and e.guard < 0 and e.order.releases
-            ]
+            arrivals = [i for i, e in each if releases_to_cluster(e)]
             if arrivals and each[-1][1].effects.awaits is cluster and each[-1][1].guard < 0:
                 yield arrivals[-1], wait
 
     def _last(self, at: MbarrierLocation, barriers: Iterable[int]) -> list[int]:
         """Those of the *barriers* that no initialisation and no use of an mbarrier follows."""
-        used = [*self._inits(at), *(i for i in self._naming(at) if not self._bounds(i))]
+        used = [*self.mbarriers.inits(at), *(i for i in self.mbarriers.naming(at) if not self._bounds(i))]
         return [i for i in barriers if not any(self.model.reaches(i, use) for use in used)]
-
-    def _inits(self, at: MbarrierLocation) -> list[int]:
-        objects = self.mbarriers.mbarriers.objects.values()
-        return [init for each in objects if (each.base, each.offset) == at for init in each.inits]
 
     def _bounds(self, site: int) -> bool:
         """Whether an instruction initialises or ends an mbarrier."""
@@ -243,10 +236,6 @@ class Tracked:
             return not model.reaches(init, write)
         return not model.reaches(-1, init, barriers)
 
-    def _naming(self, at: MbarrierLocation) -> list[int]:
-        """The instructions that may name an mbarrier."""
-        return [i for i in self.mbarriers.mbarriers.sites if self.mbarriers.may_name(i, at)]
-
     def _untouched(self, at: MbarrierLocation, writing: Iterable[int]) -> bool:
         """Whether none of these instructions writes to the bytes of an mbarrier."""
         address = self.values.add(at.base, self.values.constant(at.offset)), SIZE
@@ -254,7 +243,7 @@ class Tracked:
 
     def _misses(self, site: int, address: MemoryRange) -> bool:
         """Whether an instruction writes no byte of a range, in any iteration."""
-        if self._calls(site):
+        if self.model.instruction(site).calls_program:
             return False
         found = self.data(site)
         return found is not None and all(self.across.bytes.ever_apart(each, address) for each in found)
@@ -267,13 +256,8 @@ class Tracked:
             for b in sorted(self.model.cfg.order)
             for i in self._block(b)
             if any(a.writes and a.shared and not a.object for a in self.model.instruction(i).accesses)
-            or self._calls(i)
+            or self.model.instruction(i).calls_program
         ]
-
-    def _calls(self, site: int) -> bool:
-        """Whether an instruction calls a function of the program."""
-        instruction = self.model.instruction(site)
-        return instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS
 
     @cached_property
     def _uses(self) -> dict[int, list[int]]:

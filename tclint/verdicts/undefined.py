@@ -94,9 +94,8 @@ class _Needed:
 
     def _before(self, needed: int, instruction: Instruction) -> int:
         """What is needed before an instruction, if *needed* is after it."""
-        for guard in (
-            instruction.writes
-        ):  # what is needed under a condition does not depend on what the guard held before
+        # What is needed under a condition does not depend on what its guard held before.
+        for guard in instruction.writes:
             for bit, register in self.of_guard.get(guard, ()):
                 if needed & bit:
                     needed = needed & ~bit | 1 << register

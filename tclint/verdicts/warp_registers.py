@@ -27,7 +27,6 @@ from tclint._dataclass import dataclass
 from tclint.analyses.setmaxnreg import raises, requested
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import StateSpace
-from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
@@ -176,7 +175,7 @@ class Pool:
 
     def _waits(self, site: int, instruction: Instruction, looping: bool) -> str:
         match = instruction.match
-        if instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS:
+        if instruction.calls_program:
             return "the callee may wait for other threads before a setmaxnreg"
         if instruction.effects.synchronises is not None or instruction.effects.awaits is Barrier.CLUSTER:
             if match is not None and match.form.scope == "lanes":
