@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tclint._named_tuple import NamedTuple
 from tclint.commands import CLEAN, FAILURE
 from tclint.commands._common import color_option, need_numpy, usage, use_color
 from tclint.commands._settings import SettingsCommand, resolve
