@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from math import gcd
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel

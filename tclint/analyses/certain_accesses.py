@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice, pairwise
 from math import prod
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
 from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel

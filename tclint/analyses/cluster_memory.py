@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction

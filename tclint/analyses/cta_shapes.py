@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from math import prod
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
 from tclint.values import thread_masks as T

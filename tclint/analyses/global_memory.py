@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from math import gcd
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Site
 from tclint.isa.accesses import Access, Proxy, Via

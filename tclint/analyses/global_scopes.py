@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from math import gcd
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands
 from tclint.analyses.global_signals import GlobalSignals, Word
 from tclint.analyses.happens_before import HappensBefore

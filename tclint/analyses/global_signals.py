@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from functools import cache, cached_property, partial
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses import role_paths
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
 from tclint.analyses.happens_before import HappensBefore, OrderScope

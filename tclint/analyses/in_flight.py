@@ -8,8 +8,8 @@ a dispatcher of roles and a guard end no fact.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.may import May
 from tclint.ir.nodes import Function, Instruction

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.lane_memory import SharedByLanes
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, has_unused_result, skips

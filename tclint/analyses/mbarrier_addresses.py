@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from math import gcd
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Resource

@@ -20,9 +20,9 @@ from dataclasses import field
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.mbarrier_addresses import Address, MbarrierAddresses
 from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import WaitFreeRegions

@@ -25,9 +25,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import field, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.model import FactQuery, KernelModel

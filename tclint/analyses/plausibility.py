@@ -13,8 +13,8 @@ them, the most serious first. A check passes such a combination to :func:`most_p
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer

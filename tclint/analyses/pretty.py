@@ -6,8 +6,7 @@ cannot be expressed has no expression.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from tclint._named_tuple import NamedTuple
 from tclint.values import Values
 from tclint.values.nodes import (
     AddressOf,

@@ -8,8 +8,8 @@ ends what is known of a fence, as any access to memory does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.in_flight import depth
 from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis

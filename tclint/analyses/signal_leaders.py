@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses import role_paths
 from tclint.analyses.global_memory import global_operands
 from tclint.analyses.global_signals import GlobalSignals

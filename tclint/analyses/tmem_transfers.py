@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory, concerns
 from tclint.dataflow.solver import Analysis

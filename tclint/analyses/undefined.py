@@ -12,8 +12,8 @@ Which reads of an unwritten register count at all, :mod:`~tclint.analyses.first_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.first_reads import FirstReads, Kept, UnwrittenRegisters
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis

@@ -8,8 +8,8 @@ unknown address, by a call, or by way of another CTA leaves the question open.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.gaps import ambiguous
 from tclint.analyses.model import KernelModel

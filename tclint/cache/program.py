@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tclint._data import PACKAGE, STARTED_NS, data
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.cache.hashing import digest
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint._read import read_file
 from tclint.cache.hashing import BYTES, digest_bytes
 

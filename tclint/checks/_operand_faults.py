@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.dataflow.kernel import Kernel
 from tclint.findings.scales import Severity

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.groups import Groups
 from tclint.analyses.model import FactQuery
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout, most_plausible_path

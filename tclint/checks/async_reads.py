@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import and_
-from typing import Any, NamedTuple
+from typing import Any
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.ages import Numbering
 from tclint.analyses.cp_async import WaitedCopies
 from tclint.analyses.happens_before import HappensBefore

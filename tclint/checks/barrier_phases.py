@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from math import inf, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarriers import Mbarriers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.issuers import (
     by_several_threads,
     copies_in_bulk,

@@ -7,8 +7,8 @@ thread has observed, and a wait for the source alone does not make it observe th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.groups import BulkGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import (

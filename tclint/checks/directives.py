@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.checks import Hit, RuleId, module_check
 from tclint.findings.edits import Repair, removed
 from tclint.findings.finding import Edit

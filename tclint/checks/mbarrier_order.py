@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses import role_paths
 from tclint.analyses.cluster_memory import single_cta_cluster
 from tclint.analyses.extents import Extents

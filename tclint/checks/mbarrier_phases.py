@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.bulk_rings import WIDEST, Rooms, rows
 from tclint.analyses.issuers import by_several_threads, same_in_all_lanes
 from tclint.analyses.mbarriers import (

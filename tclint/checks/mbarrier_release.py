@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.lane_memory import SharedByLanes
 from tclint.analyses.lane_races import on_two_sides

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import FactQuery, KernelModel

@@ -7,9 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import ISSUED, OperationsState, Tcgen05Operations

@@ -10,8 +10,8 @@ wait, and any signal of the other warp, counts as one for the accesses in questi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding, unbarred

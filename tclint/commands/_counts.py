@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor.costs import Count
 from tclint.executor.run import Execution
 from tclint.inspect.locations import Locations

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 import click
 
+from tclint._named_tuple import NamedTuple
 from tclint._write import OutputError, refuse
 from tclint._write import write as write_files
 from tclint.commands import CLEAN, FAILURE

@@ -18,6 +18,8 @@ from tclint.driver.cuda_tools import TRIED, ToolError, environment, run
 __all__ = ["TRIED", "Given", "PtxasMissing", "Started", "execute", "find", "given", "main", "release"]
 
 STDIN = "-"
+PIPED = (STDIN, "/dev/stdin")
+"""The paths of standard input."""
 TRITON = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
 """Environment variable -> the program bundled with Triton that it replaces."""
 
@@ -55,6 +57,11 @@ class Given:
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.texts)
+
+    @property
+    def standard_input(self) -> bool:
+        """Whether standard input is one of the files."""
+        return not set(PIPED).isdisjoint(self.paths)
 
 
 def given(arguments: Sequence[str]) -> Given:

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint._json import to_json
+from tclint._named_tuple import NamedTuple
 from tclint._write import OutputError, refuse, write
 from tclint.commands._counts import count_lines, counts_json
 from tclint.driver.hazards import is_note

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tclint._named_tuple import NamedTuple
 from tclint.commands import CLEAN, FAILURE
 from tclint.commands._common import color_option, need_numpy, usage, use_color
 from tclint.commands._settings import SettingsCommand, resolve
@@ -105,13 +106,16 @@ def command(
     # With TRIED set, this was called by a program that it started itself, and has linted already.
     if asked and TRIED not in os.environ:
         with beside.linting(refuse or ctx.meta[_END]):
+            piped = _standard_input() if asked.standard_input else b""
+            if not refuse:
+                beside.start(
+                    ptxas, arguments
+                )  # before the settings, whose imports take a fifth of a short run
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
             settings = resolve(configs, isolated, options)
             shown = _output(output_format, log, reports, use_color(color, sys.stderr))
-            modules = list(_modules(asked, settings.config))
-            if not refuse:
-                beside.start(ptxas, arguments)
+            modules = list(_modules(asked, piped, settings.config))
             inputs = [*asked.paths, *settings.inputs]
             code = _lint(ptxas, modules, inputs, settings.config, shown, beside.texts)
     if refuse and code:
@@ -148,6 +152,8 @@ class _Beside:
             yield
         except Exception as error:  # no failure of the linter is a reason not to compile
             if strict:
+                if self.running is not None:
+                    self.running.end()
                 raise click.ClickException(_reason(error)) from error
             self.texts.append(_line(_reason(error)))
         except BaseException:
@@ -219,11 +225,15 @@ def _lint(
     return code
 
 
-def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
-    """The name of each module that ptxas will compile, with its text, or with the reason why it cannot be linted."""
+def _modules(asked: Given, piped: bytes, config: Config) -> Iterator[tuple[str, bytes | str]]:
+    """The name of each module that ptxas will compile, with its text, or with the reason why it cannot be linted.
+
+    *piped* is the content of standard input.
+    """
     import errno
 
     from tclint._read import read_file
+    from tclint.commands._ptxas import PIPED
     from tclint.driver.inputs import Exclusions
     from tclint.syntax.source import unreadable
 
@@ -233,8 +243,8 @@ def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
     for path in asked.paths:
         if exclusions.named(path):
             continue
-        if path in ("-", "/dev/stdin"):
-            yield "<stdin>", _standard_input()
+        if path in PIPED:
+            yield "<stdin>", piped
         elif os.path.isfile(path):
             try:
                 yield path, read_file(path, config.max_bytes)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Site
 

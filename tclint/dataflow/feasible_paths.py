@@ -37,9 +37,10 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import chain, count
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.answers import Answer, Decision, Found, Guard, Infeasible, Search
 from tclint.dataflow.path_search_cache import BranchEdge, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext

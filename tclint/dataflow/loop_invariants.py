@@ -13,8 +13,8 @@ the assumption of :mod:`tclint.values` that signed numbers do not wrap; beyond t
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.answers import Ledger
 from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import ThreadContext, Views

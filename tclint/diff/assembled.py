@@ -9,8 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.driver.assembling import MAX_SECONDS, Program, compiled, figures
 from tclint.driver.cuda_tools import ToolError, candidates, complaint, run
 from tclint.findings.figures import WORDS, KernelFigures

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
+from tclint._named_tuple import NamedTuple
 from tclint.driver.cuda_tools import ToolError, candidates, complaint, run
 from tclint.findings.figures import (
     ANYWHERE,

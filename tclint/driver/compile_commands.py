@@ -10,8 +10,8 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint._read import read_file
 from tclint.inline.hosts import CPP
 from tclint.syntax.source import SourceError

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.driver.compile_commands import Call, calls, nearest
 from tclint.driver.cuda_tools import candidates, complaint
 from tclint.driver.inputs import read

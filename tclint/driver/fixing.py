@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.driver.rewriting import rewritten

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tclint._named_tuple import NamedTuple
 from tclint._signals import signals_held
 from tclint.config.config import Config
 from tclint.driver.helpers import Helpers, Slots, slots

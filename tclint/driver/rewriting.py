@@ -7,8 +7,8 @@ another hard link is left as it is, since replacing it would separate the two.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.syntax.source import BYTE_ORDER_MARK, GZIP, ZSTD, Source, SourceError, read_bytes
 
 __all__ = ["Rewritten", "rewritten"]

@@ -13,8 +13,9 @@ lane reads of another one by ``shfl.sync.idx`` what that lane holds when it exec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from tclint._named_tuple import NamedTuple
 from tclint.exact.scalar import elected_lane, is_of_call, is_shuffle, operation, read_lane
 from tclint.exact.threads import Load
 from tclint.exact.worlds import World

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.nodes import (
     Function,
     Immediate,

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.executor.errors import Unsupported
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
 

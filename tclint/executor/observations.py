@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.executor.memory import Fault
 
 __all__ = ["KINDS", "Deadlock", "DeadlockedWait", "Observation", "OutOfBudget", "Received"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor.formats import decode
 from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile, load_array
 from tclint.executor.memory import Array

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.executor.memory import RESERVED, Array, Fault, Global, SpaceMemory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, ExecutorMbarrier

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.executor.descriptors import Array, Major, Matrix, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode

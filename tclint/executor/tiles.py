@@ -10,10 +10,10 @@ successive ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor import descriptors
 from tclint.executor.descriptors import CHUNK, Chunks, Matrix
 from tclint.executor.memory import Array

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor.memory import Array
 from tclint.executor.observations import Observation
 from tclint.executor.policy import FILL

@@ -8,10 +8,11 @@ tile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor import descriptors
 from tclint.executor.descriptors import Major, Matrix, Read
 from tclint.executor.matrices import (

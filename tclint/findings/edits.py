@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.findings.finding import Edit, Fix, overlapping
 from tclint.findings.spans import Span
 from tclint.ir.nodes import Function, Instruction, Module

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 
 __all__ = [

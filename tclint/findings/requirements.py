@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 
 __all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "of_proofs", "requirements"]

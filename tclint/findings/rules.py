@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._data import PACKAGE, data
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.findings.front_matter import ID, FrontMatter, RuleError, fields, parse
 from tclint.findings.scales import Confidence, Severity

@@ -9,8 +9,8 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.driver.cuda_tools import ToolError, candidates, complaint, run, variable
 from tclint.hang.positions import PositionError
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from tclint._named_tuple import NamedTuple
 
 __all__ = ["FORMS", "CodePosition", "PositionError", "listed", "position"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.finding import Edit, Fix, Step
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span

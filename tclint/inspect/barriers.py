@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._dataclass import dataclass
 from tclint._json import to_json
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input

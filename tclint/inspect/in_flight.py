@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.bulk import KNOWN, BulkReads
 from tclint.analyses.cp_async import TRACKED, CopyGroups
 from tclint.analyses.groups import BulkGroups, Groups, WgmmaGroups

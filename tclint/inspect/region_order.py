@@ -7,8 +7,8 @@ accesses may touch only their own bytes, so a missing order between them is repo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.happens_before import (
     HappensBefore,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, Vector, symbols
 from tclint.isa.widths import width_of
 

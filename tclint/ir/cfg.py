@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.ir.loops import Loop, LoopNest, strongly_connected
 from tclint.ir.nodes import Function
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.ir.kept_answers import KeptAnswers
 from tclint.ir.nodes import (

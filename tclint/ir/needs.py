@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.feature_uses import feature_uses, special_registers
 from tclint.ir.nodes import SINK, Function, Immediate, Instruction, Module, Operand
 from tclint.isa.directives import directives

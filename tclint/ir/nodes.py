@@ -15,9 +15,10 @@ from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.isa.accesses import Access
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_left

@@ -12,8 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.build import build
 from tclint.ir.declarations import positions
 from tclint.ir.functions import FunctionBuilder, make_function

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint import _toml
 from tclint._kept import VERSION, keep, kept
+from tclint._named_tuple import NamedTuple
 from tclint.isa.notation import NotationError, parse_syntax
 
 __all__ = [

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 
 __all__ = [
     "BARRIERS",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from math import prod
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.isa.target import Availability
 
 __all__ = ["ALL_LANES", "SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.isa.forms import Match
 from tclint.isa.notation import TYPE
 

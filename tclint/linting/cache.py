@@ -8,9 +8,10 @@ from itertools import takewhile
 from math import inf
 from operator import eq
 from time import perf_counter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.checks import Hit
 from tclint.dataflow import Unanswered
 from tclint.findings.finding import Edit

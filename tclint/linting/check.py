@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.analyses.budget import Budget, Spent
 from tclint.analyses.model import KernelModel

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 from lsprotocol import types
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.spans import Span
 from tclint.lsp.names import Cursor
 from tclint.lsp.text import DocumentText

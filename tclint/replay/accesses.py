@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.isa.effects import GENERIC_COPIES
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.sync import ReplayMbarrier

@@ -12,8 +12,8 @@ whole: of the accesses between two events it follows only the outermost ones, an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp
 from tclint.findings.spans import span

@@ -12,9 +12,10 @@ Code reads ``hypotheses.NAME.value`` when it needs a value, so a test can replac
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 
 __all__ = ["CANCELLED", "GRID", "MEMORY", "HypothesisRow", "LaunchHypothesis", "LaunchWord", "Shape", "rows"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
 from tclint.isa.forms import Match

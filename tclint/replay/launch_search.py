@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
 
 import tclint.replay.instructions  # noqa: F401  registers the functions for steps
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.accesses import OFFSET

@@ -11,9 +11,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Immediate, Operand, Vector

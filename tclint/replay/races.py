@@ -22,9 +22,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.replay.accesses import LaneAddresses, ReplayAccess
 from tclint.replay.program import ReplaySlice
 from tclint.replay.vector_clocks import Agent, Clock, happens_before

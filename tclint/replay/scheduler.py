@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, compress
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import ALL_BITS, Lanes, broadcast, gather, immediate, negated, select

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Vector

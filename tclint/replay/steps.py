@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from functools import cache
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, OperandPair, Vector, registers
 from tclint.isa.accesses import Via

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 from tclint.sync import barriers, mbarriers
 

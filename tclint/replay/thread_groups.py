@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.replay.abstract_lanes import Lanes, gather, merge
 from tclint.replay.sync import ReplayBarrier, ReplayMbarrier
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, WarpClocks, join, mask_warps, select_warps

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.finding import FileReport
 from tclint.findings.requirements import Requirement
 from tclint.findings.verdicts import Verdict

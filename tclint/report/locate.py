@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tclint._dataclass import dataclass
 from tclint._git import absolute, asked, names, repository
+from tclint._named_tuple import NamedTuple
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.syntax.source import Position
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from itertools import accumulate, count
 from operator import add
 from os import PathLike, fspath
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint._read import MAX_BYTES, read_file
 

@@ -8,8 +8,8 @@ verifies with a second parse, and a formatted text stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.syntax import Node, Tree, parse, problems
 from tclint.syntax.source import SourceError

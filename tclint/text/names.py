@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.findings.spans import Span
 from tclint.ir.operands import integer
 from tclint.ir.scopes import containing, split_name

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import gcd
-from typing import NamedTuple, final
+from typing import final
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.values import thread_masks as T
 from tclint.values.integers import trailing_zeros
 from tclint.values.intervals import Bounds

@@ -13,8 +13,8 @@ of which they have the declared alignment: a caller asks for two layouts, since 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Variable
 from tclint.isa.callees import ASSERTION, SYSTEM_CALLS

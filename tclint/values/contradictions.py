@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.values.entailment import ConditionalIntervals
 from tclint.values.integers import Range
 from tclint.values.nodes import Sum, Terms, Value, is_choice

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.cfg import Edge
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction

@@ -9,8 +9,8 @@ or not; in the *canonical* form of a sum, one of them represents all.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.values.induction import Induction
 from tclint.values.integers import Range
 from tclint.values.nodes import Compare, Masked, Negation, Phi, Select, Value

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd
 from operator import sub
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Addresses, AddressForm, numbers
 from tclint.values.nodes import CollectiveResult, Loaded, Opaque, Select, Terms, Unmodelled, Value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.values.integers import Range
 from tclint.values.nodes import Value
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.nodes import Function, Memory, Site
 from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via

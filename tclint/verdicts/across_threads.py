@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import gcd
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope

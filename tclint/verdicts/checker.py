@@ -35,9 +35,9 @@ completes on an mbarrier is in no group: any thread may wait for it, and that is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.in_flight import Pending, State, Strict
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge

@@ -53,9 +53,9 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from copy import copy
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.in_flight import Pending, Strict
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge

@@ -8,8 +8,8 @@ of the threads below ``s`` end where the word at ``s`` begins, whatever ``s`` is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm

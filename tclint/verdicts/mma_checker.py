@@ -25,9 +25,10 @@ handed it over: an mbarrier tracks it for which another thread waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers

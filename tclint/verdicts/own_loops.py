@@ -27,8 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import LEAVING
 from tclint.ir.loops import strongly_connected

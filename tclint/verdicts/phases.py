@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.verdicts.checker import Graph

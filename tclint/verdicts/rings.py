@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.in_flight import Pending
 from tclint.dataflow.kernel import Kernel
 from tclint.sync.operations import OPEN

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.setmaxnreg import raises, requested
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import StateSpace

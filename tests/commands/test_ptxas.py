@@ -332,6 +332,29 @@ def test_it_lints_while_ptxas_runs(tmp_path: Path, run_tclint: Run) -> None:
     assert run_tclint("ptxas", str(RIGHT), env=variables).returncode == 7
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_ptxas_starts_before_the_settings_are_read(tmp_path: Path, run_tclint: Run) -> None:
+    """The stand-in writes them."""
+    settings = tmp_path / "settings.toml"
+    os.mkfifo(settings)
+    path = program(
+        tmp_path / "p",
+        f"#!/bin/sh\n[ \"$1\" = --version ] && exit\necho 'output-format = 3' > {settings}\nexit 7\n",
+    )
+    variables = {"TCLINT_PTXAS": str(path), "TCLINT_PTXAS_CONFIG": str(settings)}
+    done = run_tclint("ptxas", str(RIGHT), env=variables)
+    assert done.returncode == 7
+    assert "output-format" in done.stderr
+
+
+def test_ptxas_is_ended_when_the_options_are_wrong(tmp_path: Path, run_tclint: Run) -> None:
+    path = program(tmp_path / "p", '#!/bin/sh\n[ "$1" = --version ] && exit\nexec sleep 600\n')
+    variables = {"TCLINT_PTXAS": str(path)}
+    done = run_tclint("ptxas", "--output-format", "txt", "--", str(RIGHT), env=variables, timeout=60)
+    assert done.returncode == 2
+    assert "unknown output format" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_ptxas_too(tmp_path: Path, number: int) -> None:
     path = program(tmp_path / "p", f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")

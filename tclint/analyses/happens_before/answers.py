@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow import Path
 
 __all__ = ["OrderScope", "Ordered", "Ordering", "SynchronisedPair", "Unknown", "Unordered"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
 from functools import cached_property
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before.answers import OrderScope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import takewhile
-from typing import NamedTuple
 
 import numpy as np
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor import tensor_maps
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, executes_where, parts

@@ -9,10 +9,11 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tclint._named_tuple import NamedTuple
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.inspect.protocol.parts import Region, RegionUse, UseOrdering, merged
 from tclint.inspect.protocol.sites import Sites
 from tclint.inspect.region_order import region_ordering

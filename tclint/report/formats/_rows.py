@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding, SourceLocation
 from tclint.findings.mangled import source_name

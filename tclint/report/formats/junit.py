@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
-from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
+from tclint._named_tuple import NamedTuple
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import details, where
