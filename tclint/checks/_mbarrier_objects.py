@@ -8,6 +8,7 @@ from functools import cached_property
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierAddresses, MbarrierLocation, same
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
 from tclint.checks import Mark, grouped
 from tclint.isa.effects import Resource
 from tclint.values.nodes import AddressOf
@@ -141,4 +142,6 @@ class MbarrierObjects:
         """The mbarrier at *location* in words: its variable and offset, or its offset from an unnamed base."""
         node = self.model.values.node(location.base)
         offset = f"{location.offset:+d}" if location.offset else ""
-        return f"[{node.name}{offset}]" if type(node) is AddressOf else f"at offset {location.offset}"
+        if type(node) is not AddressOf:
+            return f"at offset {location.offset}"
+        return f"[{self.model.fact(ObjectNames).short(node.name)}{offset}]"

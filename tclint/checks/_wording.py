@@ -50,9 +50,11 @@ def only_if(condition: str) -> str:
     return f", if {condition}" if condition else ""
 
 
-def avoided(model: Kernel, path: Path, waits: Iterable[int], role: str | None = None) -> tuple[Mark, ...]:
+def avoided(
+    model: Kernel, path: Path, waits: Iterable[int], role: str | None = None, what: str = "the wait"
+) -> tuple[Mark, ...]:
     """The steps about the branch by which a *path* of the threads *role* avoids the last of the *waits* that it would have
-    executed; none if it avoids none."""
+    executed, of which *what* names one; none if it avoids none."""
     found = skipped(model, path, waits)
     if found is None:
         return ()
@@ -60,8 +62,8 @@ def avoided(model: Kernel, path: Path, waits: Iterable[int], role: str | None = 
     if found.branch == found.site:
         return (Mark(found.site, f"is not executed{when}", role=role, aside=True),)
     return (
-        Mark(found.branch, f"skips the wait{when}", role=role, aside=True),
-        Mark(found.site, "the wait that is skipped", role="", aside=True),
+        Mark(found.branch, f"skips {what}{when}", role=role, aside=True),
+        Mark(found.site, f"{what} that is skipped", role="", aside=True),
     )
 
 

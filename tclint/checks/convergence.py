@@ -408,9 +408,10 @@ class _Judge:
             return None
         active = model.reachability.threads_at.get(edge.source, 0)
         mask = model.values.mask(model.values.before(condition.register, condition.at))
-        exits = self._others_exit(condition)  # it does not wait for them
+        if self._others_exit(condition):  # it does not wait for them
+            return None
         if mask is None:
-            return None if exits else self._warps_by_numbers(condition, edge, site)
+            return self._warps_by_numbers(condition, edge, site)
         taken = (mask if condition.value else ~mask) & active
         others = active & ~taken
         if not taken or not others:
@@ -418,8 +419,6 @@ class _Judge:
         found = self._divided(CV001, "CTA", taken, active)
         if model.values.cta_size is not None:
             return found
-        if exits:
-            return None
         # A launch with fewer threads has only one kind of them.
         fewest = max((some & -some).bit_length() - 1 for some in (taken, others))
         when = f"the CTA has more than {fewest} threads"

@@ -174,13 +174,23 @@ def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> boo
 def _by_cause(found: Iterable[ShapedConflict]) -> Iterator[tuple[RuleId, list[ShapedConflict]]]:
     """*found* by rule and cause: the last wait before a block, which ends too little, or the place where a wait is missing."""
     causes = grouped((_cause(each.model, each.conflict), each) for each in found)
-    for (rule, wait, _), equivalent in causes.items():
+    uncommitted = {(wait, block) for rule, wait, block in causes if rule == CA002}
+    for (rule, wait, block), equivalent in causes.items():
+        if rule == CA001 and (wait, block) in uncommitted and all(map(_short_of_one, equivalent)):
+            continue  # with the group that was never committed, the wait would complete these
         if wait >= 0:
             yield rule, equivalent
         else:
             block_of = equivalent[0].model.cfg.block_of
             conflicts = ((each.conflict, each) for each in equivalent)
             yield from ((rule, some) for some in by_place(block_of, conflicts))
+
+
+def _short_of_one(each: ShapedConflict) -> bool:
+    """Whether the last wait on the path would complete the copy if one more group had been committed before the wait."""
+    model, conflict = each.model, each.conflict
+    depth = model.solution(CopyGroups)[0].left[_waits(model, conflict)[-1]]
+    return conflict.path.state + 1 >= depth
 
 
 def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:

@@ -102,23 +102,34 @@ def _unacquired(
     lacking = f"with {how}, and data in global memory is then read without an acquire"
     if narrow:
         lacking = "with a read of scope .cta, and then reads data that another CTA may have written"
+    counted = [write for write, _ in signals.announced(site, seen)] if site in signals.signals(seen) else []
+    alone = bool(counted) and _unordered(signals, site, counted) is not None
+    # One scope, that of the word, is then what both sides lack.
+    set_narrowly = {i for i in signals.signals(seen) if signals.narrow(i) and not signals.within_cta(i, seen)}
     hit = MO003.hit(
         site=site,
         message=f"{model.name(site)} {what} {lacking}",
         steps=(
             *_other_side(signals, seen, path.end, word),
-            Mark(site, _OWN_CTA if narrow else f"orders no other access after the {word.value}"),
+            Mark(
+                site,
+                _OWN_CTA
+                if narrow
+                else f"orders no other access after the {word.value}{', nor before it' if alone else ''}",
+            ),
             *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),
         ),
-        help=f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
-        f"scope after {'the loop' if seen.waits else 'it'}",
+        help="give the word a scope on both sides that includes both threads"
+        if narrow and set_narrowly
+        else f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
+        f"scope {'before and ' if alone else ''}after {'the loop' if seen.waits else 'it'}",
         fixes=with_opcode(
             site, instruction.opcode.replace(".relaxed", ".acquire"), "acquire with the load of the flag"
         )
         if seen.stated
         else (),
-        about=frozenset((site,)),
+        about=frozenset((site, *(set_narrowly if narrow else ()))),
     )
     shown = seen.stated or narrow or signals.passed_on_without_fence(seen, path.end)
     return hit if shown else hit.unshown(Severity.WARNING)
@@ -137,6 +148,7 @@ def _other_side(signals: GlobalSignals, seen: GlobalObservation, read: Site, wor
             verb = "adds to" if _combines(signals.model, signal) else "sets"
             verb = "gives back" if word is Word.LOCK else verb
             lacks = "" if _unordered(signals, signal, (write,)) is None else ", and releases nothing either"
+            lacks = ", in the scope of its own CTA, too" if lacks and signals.narrow(signal) else lacks
             yield Mark(signal, f"{verb} the {word.value} there{lacks}", aside=True)
         return
 

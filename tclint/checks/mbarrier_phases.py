@@ -21,6 +21,7 @@ from itertools import chain
 
 from tclint._named_tuple import NamedTuple
 from tclint.analyses.bulk_rings import WIDEST, Rooms, rows
+from tclint.analyses.execution import branches
 from tclint.analyses.issuers import by_several_threads, same_in_all_lanes
 from tclint.analyses.mbarriers import (
     RESPONSE,
@@ -227,17 +228,36 @@ def _too_few(
     count = stage.count
     assert count is not None
     fewer = max(n + bounds.open for n in bounds.known if n + bounds.open < count)
+    skipped = _skipped(model, [mark.site for mark in steps[1:]], count - fewer)
     return MB006.hit(
         site=wait,
         message=f"{model.name(wait)} waits for a phase that never completes: "
         f"the mbarrier expects {times(count)}, but a phase receives {fewer or 'none'}",
-        steps=(*steps, Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival")),
-        help="set the count of mbarrier.init to the number of arrivals in a phase",
+        steps=(
+            *steps,
+            *skipped,
+            Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival"),
+        ),
+        help="set the count of mbarrier.init to the number of arrivals in a phase"
+        + (", or let the threads arrive that skip it" if skipped else ""),
         fixes=_counted(stage, bounds),
         about=frozenset(stage.inits),
         confidence=confidence,
         severity=Severity.WARNING if bounds.most is not None and count <= bounds.most else None,
     )
+
+
+def _skipped(model: KernelModel, arriving: Sequence[int], missing: int) -> tuple[Mark, ...]:
+    """The step about the branch at which as many threads as arrivals are *missing* pass by one that is *arriving*."""
+    for i in arriving:
+        for condition in branches(model, model.cfg.block_of[i]):
+            mask = model.values.mask(model.values.before(condition.register, condition.at))
+            if mask is not None:
+                threads = model.present(condition.at) & (~mask if condition.value else mask)
+                if threads.bit_count() == missing:
+                    who = model.describe_threads(threads)
+                    return (Mark(condition.at, "skip the arrival", role=who, object="", aside=True),)
+    return ()
 
 
 def _counted(stage: MbarrierObject, bounds: Arrivals) -> tuple[Repair, ...]:

@@ -10,6 +10,7 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.analyses.tmem_allocation import HELD, Ledger, TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._wording import avoided
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, before, operand
 from tclint.findings.scales import Confidence, Severity
@@ -304,6 +305,7 @@ def _leaked(model: KernelModel, memory: TensorAllocation, site: int, path: Path,
         message=f"{model.name(site)} allocates {columns or 'some'} columns of tensor memory that are not freed on a path to the end of the kernel",
         steps=(
             Mark(site, "allocated here", role=model.describe_threads(model.views.context_of(site).threads)),
+            *avoided(model, path, memory.deallocations, role, "the deallocation"),
             Mark(
                 path.last(model.cfg, start),
                 "the kernel ends here with the columns still allocated",

@@ -140,10 +140,12 @@ def _everywhere(fix: Fix, others: Iterable[Finding]) -> Fix:
 def _source(finding: Finding) -> Hashable | None:
     """What findings have in common that were compiled from the same lines: what happens in each of them, to which variable.
 
-    Each stage of a ring is the same variable, and each copy may use registers and numbers of its own. None without line
-    information.
+    As in :func:`_cause`, it begins with the last step before the bad use. Each stage of a ring is the same variable, and each
+    copy may use registers and numbers of its own. None without line information.
     """
     steps = _events(finding)
+    use = next((n for n, step in enumerate(steps) if step.span == finding.span), 0)
+    steps = steps[max(use - 1, 0) :]
     places = [finding.source_location, *(step.source_location for step in steps)]
     if None in places:
         return None

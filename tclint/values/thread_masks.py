@@ -266,7 +266,7 @@ def one_warp(taken: Threads) -> Threads:
 
 
 def describe(taken: Threads, threads: int) -> str:
-    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``."""
+    """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``, ``threads 0-99``."""
     every = full(threads)
     taken &= every
     if taken == every:
@@ -286,7 +286,8 @@ def describe(taken: Threads, threads: int) -> str:
         bits = lanes.pop()
         some = [lane for lane in range(32) if bits >> lane & 1]
         return f"{'lane' if len(some) == 1 else 'lanes'} {_ranges(some)} of {where}"
-    return f"some lanes of {where}"
+    runs = _ranges([thread for thread in range(taken.bit_length()) if taken >> thread & 1])
+    return f"threads {runs}" if runs.count(",") < 2 else f"some lanes of {where}"
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -76,6 +76,10 @@ CASES: dict[str, str] = {
         f"ld.param.u32 %r4, [number]; setp.ge.u32 %p1, %r1, %r4;\n@%p1 exit;\n{WAIT} // want CV003"
     ),
     "a barrier after an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
+    "a barrier after a branch to the end": "setp.ge.u32 %p1, %r1, 100;\n@%p1 bra L;\nbar.sync 0;\nL: ret;",
+    "a barrier that some bypass, and then store": (
+        "setp.ge.u32 %p1, %r1, 100;\n@%p1 bra L;\nbar.sync 0; // want CV001\nL: st.shared.u32 [s], %r1;"
+    ),
     "half a warp of a warpgroup": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {FENCE} // want CV001",
     "three warps of a warpgroup left": f"setp.ge.u32 %p1, %r1, 96;\n@!%p1 {FENCE} // want CV004",
     "16-bit arithmetic": f"cvt.u16.u32 %h1, %r1; setp.lt.u16 %p1, %h1, 16;\n@%p1 {WAIT} // want CV001",

@@ -496,6 +496,13 @@ def test_a_shallow_wait_says_how_deep_it_must_be() -> None:
     assert "wait_group 1 or less" in finding.help
 
 
+@pytest.mark.parametrize(("depth", "rules"), [(1, ["CA002"]), (2, ["CA001", "CA002"])])
+def test_a_group_that_is_never_committed_is_one_finding(depth: int, rules: list[str]) -> None:
+    """With its commit, a wait for all but one group would complete the first one, too; one for all but two would not."""
+    report = lint(text(f"{COPY}\n{COMMIT}\n{NEXT}\n{wait(depth)}\n{READ}\nld.shared.u32 %r5, [%r3+2048];"))
+    assert sorted(f.rule.id for f in report.findings) == rules
+
+
 def test_a_wait_without_a_commit_names_the_wait() -> None:
     (finding,) = by_rule(lint(text(f"{COPY}\n{wait()}\n{READ}")), "CA002")
     assert "this wait completes committed groups only" in [s.message for s in finding.steps]

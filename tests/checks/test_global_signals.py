@@ -318,13 +318,15 @@ DONE = "over:"
         # A scope that lacks the other CTA: no fence makes up for it.
         ([WRITE, FENCE, "atom.cta.global.exch.b32 %r6, [%rd9], 1;", ATOMIC, FENCE, READ], {"MO005"}),
         ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC.replace("atom.", "atom.cta."), FENCE, READ], {"MO003"}),
-        ([WRITE, FENCE, "mov.u32 %r20, %nctaid.x;", LAST.replace("atom.", "atom.cta."), FENCE, READ, DONE],
-         {"MO003", "MO005"}),
+        ([WRITE, FENCE, "mov.u32 %r20, %nctaid.x;", LAST.replace("atom.", "atom.cta."), FENCE, READ, DONE], {"MO003"}),
         ([WRITE, FENCE, "mov.u32 %r20, %ntid.x;", LAST.replace("atom.", "atom.cta."), FENCE, READ, DONE], set()),
         # The last CTA, as one thread knows it, or as all threads learn it.
-        ([WRITE, LAST, READ, DONE], {"MO003", "MO005"}),
+        # It adds and tests with one instruction, which is one finding.
+        ([WRITE, LAST, READ, DONE], {"MO003"}),
+        ([WRITE, FENCE, LAST, READ, DONE], {"MO003"}),
+        ([WRITE, LAST, FENCE, READ, DONE], {"MO005"}),
         ([WRITE, FENCE, LAST, FENCE, READ, DONE], set()),
-        ([WRITE, "bar.sync 0;", SHARED_LAST, READ, DONE], {"MO003", "MO005"}),
+        ([WRITE, "bar.sync 0;", SHARED_LAST, READ, DONE], {"MO003"}),
         ([WRITE, FENCE, SHARED_LAST, FENCE, READ, DONE], {"MO007"}),
         ([WRITE, FENCE, "bar.sync 0;", SHARED_LAST, FENCE, READ, DONE], set()),
         (["@!%p0 bra one;", WRITE, FENCE, "one:", SHARED_LAST, FENCE, READ, DONE], set()),
@@ -391,7 +393,8 @@ def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
 @pytest.mark.parametrize(
     ("body", "messages"),
     [
-        ([WRITE, LAST, READ, DONE], ("tests a counter with", "adds to a counter with a relaxed atomic operation")),
+        ([WRITE, LAST, FENCE, READ, DONE], ("", "adds to a counter with a relaxed atomic operation")),
+        ([WRITE, FENCE, LAST, READ, DONE], ("tests a counter with", "")),
         ([LOCK, READ, WRITE, UNLOCK], ("takes a lock with", "gives a lock back with a relaxed atomic operation")),
         ([LOCK, READ, WRITE, "st.global.u32 [%rd9], 0;"], ("takes a lock with", "gives a lock back with a weak write")),
         ([WRITE, "st.volatile.global.u32 [%rd9], 1;", VOLATILE, READ],
@@ -406,8 +409,34 @@ def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
 def test_the_messages_name_the_word_as_what_it_is(body: list[str], messages: tuple[str, str]) -> None:
     report = lint(in_turn(*body))
     for rule, begins in zip(("MO003", "MO005"), messages, strict=True):
-        (finding,) = by_rule(report, rule)
-        assert finding.message.partition(" ")[2].startswith(begins)
+        found = [finding.message.partition(" ")[2] for finding in by_rule(report, rule)]
+        assert len(found) == bool(begins)
+        assert all(message.startswith(begins) for message in found)
+
+
+def test_one_scope_that_both_sides_lack_is_one_finding() -> None:
+    sides = ["st.release.cta.global.u32 [%rd9], 1;", ATOMIC.replace("atom.", "atom.acquire.cta.")]
+    roles = "mov.u32 %r10, %ctaid.x;\nsetp.ne.u32 %p4, %r10, 0;\n@%p4 bra reads;"
+    report = lint(in_turn(roles, WRITE, sides[0], "bra.uni done;", "reads:", sides[1], READ, "done:"))
+    (finding,) = [f for f in report.findings if f.rule.id in ("MO003", "MO005")]
+    assert [step.message for step in finding.steps][:2] == [
+        "writes the data, in another CTA",
+        "sets the flag there, in the scope of its own CTA, too",
+    ]
+    assert finding.help == "give the word a scope on both sides that includes both threads"
+
+
+def test_a_counter_with_no_fence_on_either_side_is_one_finding_about_both() -> None:
+    (both,) = by_rule(lint(in_turn(WRITE, LAST, READ, DONE)), "MO003")
+    (after,) = by_rule(lint(in_turn(WRITE, FENCE, LAST, READ, DONE)), "MO003")
+    assert [step.message for step in both.steps if step.span == both.span] == [
+        "orders no other access after the counter, nor before it"
+    ]
+    assert both.help.endswith("of that scope before and after it")
+    assert [step.message for step in after.steps if step.span == after.span] == [
+        "orders no other access after the counter"
+    ]
+    assert after.help.endswith("of that scope after it")
 
 
 @pytest.mark.parametrize(

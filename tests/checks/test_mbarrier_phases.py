@@ -101,6 +101,17 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
 
+def test_the_branch_at_which_the_missing_threads_skip_the_arrival() -> None:
+    body = phase(128, f"setp.ge.u32 %p5, %r0, 64;\n@%p5 bra wait;\n{ARRIVE}")
+    (finding,) = by_rule(report(body), "MB006")
+    (skipped,) = [step for step in finding.steps if step.aside]
+    assert (skipped.message, skipped.role) == ("skip the arrival", "warps 2-3")
+    assert finding.help.endswith(", or let the threads arrive that skip it")
+    # Here, 64 threads skip it, and 192 arrivals are missing.
+    (finding,) = by_rule(report(body.replace("128;", "256;")), "MB006")
+    assert not any(step.aside for step in finding.steps)
+
+
 @pytest.mark.parametrize(
     ("count", "other", "fewer"),
     [(128, "ring+8", 0), (128, "ring", 0), (256, "ring+8", 0), (256, "ring", 128), (384, "ring+8", 256)],

@@ -221,7 +221,8 @@ def test_allocation(case: str) -> None:
     ("case", "rule", "severity", "words", "steps"),
     [
         ("never freed", "TM001", "error", "never frees", ["allocated here", "ends here"]),
-        ("freed on one path", "TM001", "warning", "128 columns", ["allocated here", "ends here"]),
+        ("freed on one path", "TM001", "warning", "128 columns",
+         ["allocated here", "skips the deallocation", "the deallocation that is skipped", "ends here"]),
         ("freed twice", "TM003", "error", "already freed", ["allocated here", "freed here", "freed again"]),
         ("more is freed", "TM003", "error", "frees 256 columns of an allocation of 128", ["128 columns", "256 columns"]),
         ("given up first", "TM004", "error", "relinquished the permit", ["relinquishes", "after relinquishing"]),

@@ -134,7 +134,7 @@ def test_a_fault_of_an_unrolled_loop_is_one_finding_whose_fix_changes_each_copy(
 
 
 TEXT = b"ld.a %r1, [x]; @%p1 st.b [x], 1; ld.a %r2, [x+8]; @!%p2 st.b [x+8], 2; ld.c; st.d"
-FIRST, SECOND = SourceLocation("/src/k.cu", 5, 9), SourceLocation("/src/k.cu", 6, 9)
+FIRST, SECOND, THIRD = (SourceLocation("/src/k.cu", line, 9) for line in (5, 6, 7))
 
 
 def copied(
@@ -200,6 +200,23 @@ def test_what_is_the_same_in_copies(
     findings, summary = shown(report(of, copied(of, *PLACES[0], **first), copied(of, *PLACES[1], **second)))
     assert summary.folded == merged
     assert [len(f.variants) for f in findings] == ([1] if merged else [0, 0])
+
+
+@pytest.mark.parametrize(("line", "merged"), [(SECOND, True), (FIRST, False)])
+def test_what_precedes_the_wait_need_not_be_the_same_in_copies(line: SourceLocation, merged: bool) -> None:
+    """A wait that is too weak is one cause, whether the copy is of the loop or of the code before it."""
+    of = Source.from_bytes(b"".join(b"cp.%d; wait.%d; ld.%d; " % (n, n, n) for n in (1, 2)), "k.ptx")
+    made = [
+        copied(
+            of,
+            *(f"{word}.{number}" for word in ("cp", "wait", "ld")),
+            objects=("x", "x", "x"),
+            roles=(None, None, None),
+            lines=(copy, wait, THIRD),
+        )
+        for number, (copy, wait) in enumerate(((FIRST, SECOND), (ELSEWHERE, line)), 1)
+    ]
+    assert len(shown(report(of, *made))[0]) == (1 if merged else 2)
 
 
 def test_without_lines_other_opcodes_are_another_fault() -> None:

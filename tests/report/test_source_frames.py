@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tclint.api import check_paths
+from tclint.report.formats._details import step_words
+from tclint.report.formats._rows import source_rows
+from tclint.report.locate import Locator
 from tests.tools.command import invoke
 from tests.tools.sources import NAMES, edited, project
 
@@ -49,6 +53,21 @@ def test_every_step_of_every_program_is_a_line_of_the_user(here: Path, name: str
     assert rows
     for number, shown in rows:
         assert shown == source[int(number) - 1].rstrip()
+
+
+def test_steps_that_copies_of_one_statement_repeat_are_one_row(here: Path) -> None:
+    result = check_paths(["out/copy.ptx"])
+    (report,), locate = result.files, Locator.of("source", result.files)
+    (finding,) = report.findings
+    first, *others = finding.steps
+    labels = [
+        [row.label for row in source_rows(report, replace(finding, steps=steps), locate)]
+        for steps in ((first, first, first, *others), (first, replace(first, object="x"), *others))
+    ]
+    words = step_words(first)
+    assert labels[0][:2] == [f"1-3. {words}", f"4. {step_words(others[0])}"]
+    assert len(labels[0]) == 1 + len(others)
+    assert len(labels[1]) == 2 + len(others)
 
 
 def test_a_deadlock_names_the_lines_of_the_user_once(here: Path) -> None:

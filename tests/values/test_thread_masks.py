@@ -147,6 +147,9 @@ def test_groups(taken: int, active: int, size: int) -> None:
         (0xFFFFFFFF | 0xFFFFFFFF << 64, "warps 0, 2"),
         (1 | 1 << 32, "lane 0 of warps 0-1"),
         (3, "lanes 0-1 of warp 0"),
+        ((1 << 100) - 1, "threads 0-99"),
+        ((1 << 100) - 1 ^ 15 << 40, "threads 0-39, 44-99"),
+        ((1 << 100) - 1 ^ 5 << 40, "some lanes of warps 0-3"),
     ],
 )
 def test_thread_sets_in_words(taken: int, words: str) -> None:

@@ -19,6 +19,10 @@ _OPCODE = pattern(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
 """The guard and the opcode of a statement."""
 _MAX_OPCODE = 300
 """Bytes of a statement that are searched for its opcode."""
+MAX_LINE = 4000
+"""Characters of a line or a statement in which lists of registers are elided."""
+_LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
+"""A list of at least five registers, of which the first and the last are shown."""
 _WORD = pattern(r"(?://|/\*|#).*\S|\w+(?:(?:::|\.)\w+)*|\S")
 """What is underlined of a source line: a comment, or a name with its namespaces or module."""
 
@@ -43,7 +47,28 @@ def ptx_rows(report: FileReport, finding: Finding, locate: Locator) -> Iterator[
 
 
 def source_rows(report: FileReport, finding: Finding, locate: Locator) -> Iterator[Row]:
-    """As :func:`ptx_rows`, in the sources; a step of which no source line was read is in the PTX."""
+    """As :func:`ptx_rows`, in the sources; a step of which no source line was read is in the PTX.
+
+    Successive steps that differ in number only, those of copies that a compiler made of a statement, are one row.
+    """
+    last = None
+    for row in _source_rows(report, finding, locate):
+        number, _, words = row.label.partition(". ")
+        if last is not None and words and row._replace(label=last.label, primary=last.primary) == last:
+            first, _, before = last.label.partition(". ")
+            if words == before:
+                label = f"{first.partition('-')[0]}-{number}. {words}"
+                last = row._replace(label=label, primary=row.primary or last.primary)
+                continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last
+
+
+def _source_rows(report: FileReport, finding: Finding, locate: Locator) -> Iterator[Row]:
+    """The rows of :func:`source_rows`, one for each step."""
     spans: dict[Span, SourceLocation | None] = {step.span: step.source_location for step in finding.steps}
     spans[finding.span] = finding.source_location
     whole = {_underlined(report, span): location for span, location in spans.items()}
@@ -63,8 +88,13 @@ def ptx_line(report: FileReport, finding: Finding) -> str:
     assert report.source is not None  # guaranteed by FileReport
     start, _ = region(report, finding.span)
     at = where(ShownLocation(displayed_name(report), start.line, start.column, None, None))
-    text = report.source.data[finding.span.start : min(finding.span.end, finding.span.start + _MAX_OPCODE)]
-    return f"{at}: {' '.join(text.decode(errors='replace').split())}"
+    text = report.source.data[finding.span.start : min(finding.span.end, finding.span.start + MAX_LINE)]
+    return f"{at}: {elided(' '.join(text.decode(errors='replace').split()))}"
+
+
+def elided(text: str) -> str:
+    """PTX with its long lists of registers shortened: ``{%r1, …, %r64}``."""
+    return _LISTED.sub(r"{\1, …,\2}", text)
 
 
 def kernel_words(report: FileReport, entry: str | None, demangled: bool) -> str:

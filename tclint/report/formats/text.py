@@ -25,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import Rule, manual_reference, page, url
@@ -40,7 +39,7 @@ from tclint.report.formats._details import (
     variant_notes,
     where,
 )
-from tclint.report.formats._rows import Row, kernel_words, ptx_line, ptx_rows, source_rows
+from tclint.report.formats._rows import MAX_LINE, Row, elided, kernel_words, ptx_line, ptx_rows, source_rows
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import ShownLocation
 from tclint.report.summary import FormatContext, closing, count, of_text
@@ -54,13 +53,9 @@ _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
 _MIN_FOOTER = 30
-_LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
-"""A list of at least five registers, of which the first and the last are shown."""
-_MAX_LINE = 4000
-"""Characters of a line in which lists of registers are elided."""
 _MAX_GONE = 20
 """Baseline findings that are gone and listed; the remaining ones are only counted."""
-_MAX_CALLS, _FIRST_CALLS = 6, 2
+_MAX_CALLS, _FIRST_CALLS = 3, 1
 """Of a longer chain of inlined calls, the first are the innermost ones, and the others lead up to the kernel."""
 
 
@@ -197,8 +192,8 @@ class _Frames:
         inner = before.lstrip()
         before = before.removesuffix(inner).expandtabs(_TAB) + inner.replace("\t", " ")
         marked = printable(text[first : min(last, first + reach + 1)]).replace("\t", " ")
-        after = text[last : last + _MAX_LINE]
-        after = _LISTED.sub(r"{\1, …,\2}", after) if row.ptx else after
+        after = text[last : last + MAX_LINE]
+        after = elided(after) if row.ptx else after
         after = printable(after[: reach + 1]).replace("\t", " ")
         keep = max(reach // 4, reach - len(marked) - min(len(after), reach // 4))
         if len(before) > keep:
@@ -232,7 +227,7 @@ class _Frames:
             yield "note", f"executed: {finding.confirmation}"
         if finding.source_location and not (at_hand and not finding.source_location.inlined_at):
             first, *calls = chain(finding)
-            if len(calls) > _MAX_CALLS:
+            if len(calls) > _MAX_CALLS + 1:
                 middle = len(calls) - _MAX_CALLS
                 calls[_FIRST_CALLS : _FIRST_CALLS + middle] = [f"… {count(middle, 'more call')}"]
             yield "source", "\n".join([first, *calls])
