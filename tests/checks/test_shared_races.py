@@ -228,6 +228,18 @@ def test_volatile_reads(between: str) -> None:
     assert reported == [Confidence.MEDIUM] * (between != "bar.sync 0;")
 
 
+@pytest.mark.parametrize("sign", ["", "volatile."])
+@pytest.mark.parametrize("order", ["", "volatile."])
+def test_a_volatile_store_that_no_loop_waits_for_orders_nothing(order: str, sign: str) -> None:
+    """Sums of older programs are volatile, so that the lanes of a warp see each other's steps; warps still need a barrier."""
+    write, read = WRITE.replace("st.", f"st.{order}"), READ.replace("ld.", f"ld.{order}")
+    count = f"st.{sign}shared.u32 [tile+4096], 1;"
+    wait = "again: ld.volatile.shared.u32 %r7, [tile+4096];\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;"
+    assert found(f"{write}\n{count}\n{read}")
+    assert not found(f"{write}\nbar.sync 0;\n{count}\n{read}")
+    assert not found(f"{write}\n{count}\n{wait}\n{read}")
+
+
 BY_ONE = """
     {write}
     @!%p0 bra done;
