@@ -28,7 +28,7 @@ from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, ParameterRead
 
-__all__ = ["Search", "ShapedConflict", "in_all_launches", "undoubted_races"]
+__all__ = ["Search", "ShapedConflict", "in_all_launches", "more_than", "undoubted_races"]
 
 Search = Callable[[KernelModel, Pairs | None], Iterable[Conflict]]
 """What finds the conflicts of a kernel in CTAs of one shape, at least those of some pairs, if these are given."""
@@ -100,7 +100,7 @@ def in_all_launches(model: KernelModel, direct: Iterable[Conflict], search: Sear
         found = found or _for_all_arguments(model, search)
     if has_warps(model):
         return found
-    return [each if each.condition else each._replace(condition=_more_than(WARP)) for each in found]
+    return [each if each.condition else each._replace(condition=more_than(WARP)) for each in found]
 
 
 def _may_conflict(model: KernelModel) -> bool:
@@ -163,7 +163,7 @@ def _decided_by_size(model: KernelModel) -> bool:
     )
 
 
-def _more_than(threads: int) -> str:
+def more_than(threads: int) -> str:
     """The condition that a CTA has more than so many *threads*, in words that follow *if*."""
     return f"the CTA has more than {threads} threads"
 
@@ -229,13 +229,13 @@ def _unlike(idle: list[tuple[int, ...]], tried: list[tuple[int, ...]]) -> str:
             return f"the CTA has more than {most} threads along {name}"
     most = max(map(prod, idle))
     if all(prod(shape) > most for shape in tried):
-        return _more_than(most)
+        return more_than(most)
     return f"the CTA has {' by '.join(map(str, tried[0]))} threads"
 
 
 def _for_more(found: ShapedConflict, threads: int) -> ShapedConflict:
     """A conflict that CTAs of so many *threads* do not have; the common sizes below that of its model are tried downwards."""
-    return found if found.condition else found._replace(condition=_more_than(threads))
+    return found if found.condition else found._replace(condition=more_than(threads))
 
 
 def _is_for_more(shaped: KernelModel, found: ShapedConflict) -> bool:
@@ -289,7 +289,7 @@ def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
         memory = bounded.fact(SharedByBound)
         if memory.fits:
             met = search(bounded, _with_one_of(new) if known else None) if smaller else ()
-            return [ShapedConflict(bounded, each, _more_than(smaller)) for each in met]
+            return [ShapedConflict(bounded, each, more_than(smaller)) for each in met]
         smaller, new, known = size, new | memory.unstored, known and bool(memory.unstored)
     return []
 

@@ -9,6 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.effects import Barrier
+from tclint.isa.forms import floating
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import (
@@ -61,6 +62,7 @@ class ExecutionGuarantee:
         """The answers of :meth:`_entering`."""
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._by_size: dict[tuple[int, int, bool], bool] = {}
+        self._by_comparison: dict[int, bool] = {}
         self._varying: dict[int, bool] = {}
         self._users: dict[int, int] = {}
         self._positions: dict[tuple[int, str, bool], bool] = {}
@@ -90,6 +92,36 @@ class ExecutionGuarantee:
         deciding = set(self.deciding(site))
         return bool(deciding) and all(map(self._read_from_input, deciding))
 
+    def by_comparison(self, site: int) -> bool:
+        """Whether data that are compared with each other select the threads that execute *site*, as in ``if (a[i] < a[j])``.
+
+        Beside conditions that :meth:`certainly` accepts or that the iteration of a loop decides. Any of the threads may be
+        selected: nobody waits for the order of two numbers.
+        """
+        if site not in self._by_comparison:
+            deciding = set(self.deciding(site))
+            compared = set(filter(self._compares_data, deciding))
+            self._by_comparison[site] = bool(compared) and all(
+                map(self._known_by_iteration, deciding - compared)
+            )
+        return self._by_comparison[site]
+
+    def _compares_data(self, p: int) -> bool:
+        """Whether *p* is the order of two numbers that each thread loads: of floating-point numbers, or less than."""
+        values, node = self.model.values, self.model.values.node(p)
+        if type(node) is Negation:
+            return self._compares_data(node.operand)
+        sides: Iterable[int] = ()
+        if type(node) is Compare and node.relation == "lt":
+            sides = node.operands
+        elif type(node) is Unmodelled and node.register >= 0:
+            instruction = self.model.instruction(node.site)
+            match = instruction.match
+            if match is not None and match.relation and floating(match.modifiers):
+                sides = [values.operand(each, node.site) for each in instruction.operands[1:3]]
+        loads = [values.node(side) for side in sides]
+        return bool(loads) and all(isinstance(each, Loaded) for each in loads)
+
     def _read_from_input(self, p: int) -> bool:
         """Whether *p* depends on what is loaded from global memory, and on nothing else that the text does not determine."""
         values = self.model.values
@@ -109,11 +141,11 @@ class ExecutionGuarantee:
     def varies(self, site: int) -> bool:
         """Whether the iteration of a loop decides which threads execute *site*: ``if (tid < k)`` in ``for (; k; k /= 2)``.
 
-        On a path these may be known (:meth:`along`), although :meth:`certainly` is false.
+        On a path these may be known (:meth:`along`), although :meth:`certainly` is false, apart from comparisons of data.
         """
         if site not in self._varying:
-            deciding = set(self.deciding(site))
-            self._varying[site] = bool(deciding) and all(map(self._known_by_iteration, deciding))
+            rest = {p for p in self.deciding(site) if not self._compares_data(p)}
+            self._varying[site] = bool(rest) and all(map(self._known_by_iteration, rest))
         return self._varying[site]
 
     def _known_by_iteration(self, p: int) -> bool:
@@ -133,10 +165,12 @@ class ExecutionGuarantee:
     def along(self, site: int, resolve: Callable[[int], int]) -> int:
         """The threads that execute *site* where expressions are what they are on a path; 0 if that is not known.
 
-        If :meth:`certainly` is true, all that may execute it.
+        If :meth:`certainly` is true, all that may execute it, and any of those that a comparison of data selects.
         """
         threads, values = self.model.views.context_of(site).threads, self.model.values
         for p, truth in self._undecided(site) if self.varies(site) else ():
+            if self._compares_data(p):
+                continue
             mask = values.mask(resolve(p))
             threads &= 0 if mask is None else mask if truth else ~mask
         return threads

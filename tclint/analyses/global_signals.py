@@ -507,8 +507,10 @@ class GlobalSignals:
         return decided is not None and bool(decided[0])
 
     def _same_word(self, write: Site, signal: Site) -> bool:
-        """Whether *write* may be of the word of a *signal*."""
-        own = self.origins(signal, "write")
+        """Whether *write* may be of the word of a *signal*, which is an integer: sums and their counter may share a buffer."""
+        match, own = self.model.instruction(write).match, self.origins(signal, "write")
+        if match is not None and not _is_integer(match):
+            return False
         return not own.isdisjoint(self.origins(write, "write")) and not self._disjoint(
             write, "write", signal, "write"
         )

@@ -115,7 +115,11 @@ class SharedByLanes(SharedByBound):
             model, site = self.model, access.site
             self._counts[access] = (
                 self._within_cta(access)
-                and (self.executed.certainly(site) or (self.atomic(site) and self.executed.by_data(site)))
+                and (
+                    self.executed.certainly(site)
+                    or (self.atomic(site) and self.executed.by_data(site))
+                    or (self.compared(access) and not self.executed.varies(site))
+                )
                 and self.placed(access, model.views.context_of(site).threads)
             )
         return self._counts[access]

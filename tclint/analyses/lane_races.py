@@ -78,6 +78,8 @@ def _conflict(memory: SharedByLanes, first: SharedAccess, second: SharedAccess, 
     """Whether a lane accesses what another lane of its warp has accessed, and one of the two takes the path."""
     if memory.atomic(first.site) and memory.atomic(second.site):
         return False
+    if memory.compared(first) and memory.compared(second):
+        return False
     if _of_copies(memory, first, second) or (not first.writes and memory.by_warp(first.site)):
         return False
     here, there = (_needing(memory, access) for access in (first, second))

@@ -72,7 +72,10 @@ def unordered_threads(here: int, there: int, path: Path) -> set[tuple[int, int]]
 
 
 def synchronising_sites(model: KernelModel) -> frozenset[int]:
-    """The acquire and release points between warps, including instructions of unknown effect."""
+    """The acquire and release points between warps, including instructions of unknown effect.
+
+    A volatile store is one only where some thread polls.
+    """
     order = model.fact(HappensBefore)
     alone = order.points.spin_loads.union(
         i for i in model.awaits(Barrier.MBARRIER) if not _by_warps(model, i)
@@ -81,7 +84,10 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
     after = model.reached_from(
         alone, model.where(lambda effects: effects.synchronises is not None), order.partial_barriers.full
     )
-    return order.points.acquire_points(OrderScope.WARPS) | order.points.release_points | after
+    released = order.points.release_points
+    if not order.points.spin_loads:
+        released = _without(released, model, Order.VOLATILE)
+    return order.points.acquire_points(OrderScope.WARPS) | released | after
 
 
 def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
@@ -95,9 +101,12 @@ def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
     sites = (points.acquire_points(OrderScope.LANES) - points.spin_loads).union(
         polls, points.release_points, model.sites(Fence.MEMORY)
     )
-    if polls:
-        return sites
-    return frozenset(i for i in sites if model.instruction(i).order not in (Order.RELAXED, Order.VOLATILE))
+    return sites if polls else _without(sites, model, Order.RELAXED, Order.VOLATILE)
+
+
+def _without(sites: frozenset[int], model: KernelModel, *orders: Order) -> frozenset[int]:
+    """The *sites* without the accesses of these *orders*."""
+    return frozenset(i for i in sites if model.instruction(i).order not in orders)
 
 
 def _decides_exit(model: KernelModel, load: int) -> bool:

@@ -352,6 +352,7 @@ class SharedByWarps(SharedMemory):
         return self.counts(access) or (
             self.varies(access.site)
             and plain(self.model, access.site)
+            and (access.writes or not self.executed.by_comparison(access.site))
             and self.placed(access, self.model.views.context_of(access.site).threads)
         )
 
@@ -360,12 +361,13 @@ class SharedByWarps(SharedMemory):
 
         That several threads may execute an atomic operation at the same time is what it is for, so data may select them.
         What is volatile may be a flag that warps poll, unless each thread has an element of its own.
-        The input may select those that set or test a flag, in a race with what others execute in any case.
+        The input may select those that set or test a flag, and a comparison of data those that store, in a race with what
+        others execute in any case.
         """
         if access not in self._counts:
             model, site = self.model, access.site
             self._counts[access] = (
-                self.executed.certainly(site) or self.by_input(access)
+                self.executed.certainly(site) or (self.selected(access) and not self.executed.varies(site))
                 if plain(model, site)
                 else self._exchanges(access)
                 if volatile(model, site)
@@ -379,6 +381,20 @@ class SharedByWarps(SharedMemory):
             self.executed.certainly(access.site)
             and self.values.uniformity(access.address) > UniformityScope.WARP
             and access.site not in self.model.fact(HappensBefore).points.spin_loads
+        )
+
+    def selected(self, access: SharedAccess) -> bool:
+        """Whether data select the threads that make a plain access: the input, or a comparison of data."""
+        return self.by_input(access) or self.compared(access)
+
+    def compared(self, access: SharedAccess) -> bool:
+        """Whether a comparison of data selects the threads that make a weak store."""
+        site = access.site
+        return (
+            access.writes
+            and site in self.sites
+            and not self.sites[site].strong
+            and self.executed.by_comparison(site)
         )
 
     def by_input(self, access: SharedAccess) -> bool:

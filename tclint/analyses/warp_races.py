@@ -123,8 +123,8 @@ def _races(
         return False
     if second.later and not _holds_data(model, first):
         return False
-    if memory.by_input(first) and memory.by_input(second):
-        return False  # any of the threads that the input selects may be the last
+    if memory.selected(first) and memory.selected(second):
+        return False  # any of the threads that the data select may be the last
     if first.writes and not second.writes and stored_by_all(memory, first):
         return False
     if second.writes and not atomic(model, second.site):

@@ -12,12 +12,18 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tclint.analyses import role_paths
+from tclint.analyses.cta_shapes import ShapedConflict
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
-from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
+from tclint.analyses.global_races import (
+    GlobalByWarps,
+    GlobalReadsSince,
+    GlobalWritesSince,
+    exchanges,
+    in_larger_ctas,
+)
 from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -68,25 +74,24 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
 def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
     few = model.values.threads <= WARP or model.values.is_alone
-    if few or not model.function.entry or not model.fact(GlobalByWarps).contended:
+    if few or not model.function.entry:
         return
     alone = NO_DOUBT
     if model.function.threads is None and not model.fact(GlobalByWarps).by_position:
         alone = Doubt("no access goes by the index of the thread, so a CTA may have one thread")
-    found = list[Conflict]()
-    for kind in (GlobalWritesSince, GlobalReadsSince):
-        since, results = model.solution(kind)
-        found += global_races(since, since.together(results))
-    for alike in grouped((model.cfg.block_of[each.use.site], each) for each in found).values():
-        doubts = [(each, alone or race_doubt(model, each)) for each in alike]
-        meeting, doubt = next((pair for pair in doubts if not pair[1]), doubts[0])
-        yield _exchange_hit(model, meeting, len({each.use.site for each in alike})).doubted(doubt.why)
+    found = [ShapedConflict(model, each, several_warps(model)) for each in exchanges(model)]
+    found = found or in_larger_ctas(model)
+    for alike in grouped((model.cfg.block_of[each.conflict.use.site], each) for each in found).values():
+        doubts = [(each, alone or race_doubt(each.model, each.conflict)) for each in alike]
+        shown, doubt = next((pair for pair in doubts if not pair[1]), doubts[0])
+        count = len({each.conflict.use.site for each in alike})
+        yield _exchange_hit(shown, count).doubted(doubt.why)
 
 
-def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
+def _exchange_hit(found: ShapedConflict, count: int) -> Hit:
+    model, meeting, condition = found
     first, second = meeting.operation, meeting.use
     verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
-    condition = several_warps(model)
     steps = (
         Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
         for access, text in (

@@ -94,9 +94,9 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
     sites = first.site, second.site
     contended = any(atomic(model, site) or volatile(model, site) for site in sites)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
-    selected = any(map(shaped.fact(SharedByData).by_input, (first, second)))
+    selected = any(map(shaped.fact(SharedByData).selected, (first, second)))
     data = ", if the data select the same element" * indexed or (
-        ", if the input selects a thread of another warp" * selected
+        ", if the data select a thread of another warp" * selected
     )
     repeated = if_repeated(model, meeting.path) if second.later else ""
     condition = " and ".join(filter(None, (repeated, found.condition)))

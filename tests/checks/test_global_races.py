@@ -128,13 +128,15 @@ KEEP = "st.global.u32 [%rd2+8192], %r4;"
         (["ld.global.u32 %r4, [%rd0];", KEEP, "@%p0 st.global.u32 [%rd0], %r1;"], 1),
         # A fence orders the accesses of its own thread.
         ([STORE, "membar.gl;", LOAD, KEEP], 1),
+        # Each thread reads its own element of what the others have stored.
+        ([STORE, LOAD.replace("ld.", "ld.volatile."), KEEP], 1),
         # The own element, that of another lane of the warp, and other bytes.
         ([STORE, LOAD.replace("rd3", "rd2"), KEEP], 0),
         ([STORE, LOAD.replace("rd3", "rd4"), KEEP], 0),
         ([STORE, LOAD.replace("[%rd3]", "[%rd3+512]"), KEEP], 0),
         # What no thread writes, what is strong, and two writes.
         ([STORE, LOAD.replace("global", "global.nc"), KEEP], 0),
-        ([STORE, LOAD.replace("ld.", "ld.volatile."), KEEP], 0),
+        ([STORE, LOAD.replace("ld.", "ld.relaxed.gpu."), KEEP], 0),
         ([STORE, "st.global.u32 [%rd3], %r1;"], 0),
         # Data select the element.
         (
@@ -162,3 +164,42 @@ def test_a_kernel_that_never_asks_which_thread_it_is_has_no_race() -> None:
     body = TILE.replace("%tid.x", "%ntid.x") + "ld.global.u32 %r4, [%rd0];\nst.global.u32 [%rd0], %r4;\nret;"
     used = body.replace("st.global", "add.u32 %r4, %r4, 1;\nst.global")
     assert not by_rule(lint(module(kernel(used, directives=""))), "MO009")
+
+
+HALF = """
+    setp.ge.u32 %p4, %r0, {0};
+    @%p4 bra done_{0};
+    ld.{1}global.u32 %r6, [%rd2];
+    ld.{1}global.u32 %r7, [%rd2+{2}];
+    add.u32 %r6, %r6, %r7;
+    st.global.u32 [%rd2], %r6;
+done_{0}:
+"""
+
+
+@pytest.mark.parametrize("order", ["", "volatile."])
+@pytest.mark.parametrize("first", [128, 256, 1024])
+def test_the_halves_of_a_sum_in_global_memory_need_a_barrier_in_the_ctas_they_are_made_for(
+    first: int, order: str
+) -> None:
+    """A step of 64 threads after one of 128 is wrong if the CTA has more than 64, of which two warps are no example."""
+    steps = [HALF.format(n, order if n < first else "", 4 * n) for n in (first, first // 2)]
+    for between in ("", SYNC):
+        body = f"{TILE}\n{steps[0]}\n{between}\n{steps[1]}\nret;"
+        found = by_rule(lint(module(kernel(body, directives=""))), "MO009")
+        expected = [f"if the CTA has more than {first // 2} threads"] * (not between)
+        assert [expected[0] in each.message for each in found] == [True] * len(expected)
+
+
+@pytest.mark.parametrize(
+    ("directives", "found"), [(".reqntid 128", 0), (".maxntid 128", 0), (".reqntid 512", 1), ("", 1)]
+)
+def test_no_larger_ctas_are_tried_than_a_kernel_states(directives: str, found: int) -> None:
+    steps = "\n".join(HALF.format(n, "", 4 * n) for n in (512, 256))
+    source = module(kernel(f"{TILE}\n{steps}\nret;", directives=directives))
+    assert len(by_rule(lint(source), "MO009")) == found
+
+
+def test_a_volatile_load_that_a_loop_waits_for_is_no_race() -> None:
+    wait = "again:\nld.volatile.global.u32 %r4, [%rd3];\nsetp.eq.u32 %p4, %r4, 0;\n@%p4 bra again;"
+    assert not by_rule(lint(module(kernel(f"{TILE}\n{STORE}\n{wait}\n{KEEP}\nret;"))), "MO009")

@@ -390,6 +390,25 @@ def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
     assert all(f.severity is Severity.INFO for f in found)
 
 
+BEHIND = "ld.param.u32 %r21, [size];\nmul.wide.u32 %rd12, %r21, 4;\nadd.u64 %rd9, %rd0, %rd12;"
+"""The counter is in the buffer of the data, behind as many of them as the launch says."""
+
+
+@pytest.mark.parametrize(("kind", "found"), [("f32", {"MO005"}), ("u32", set())])
+def test_what_is_no_integer_is_data_although_the_counter_is_in_the_same_buffer(
+    kind: str, found: set[str]
+) -> None:
+    """A store of an integer may be of the counter itself, as far as the addresses are known."""
+    value = "%f0" if kind == "f32" else "%r0"
+    write = f"st.global.{kind} [%rd1], {value};"
+    read = f"ld.global.{kind} {value}, [%rd1+64];\nst.global.{kind} [%rd1+128], {value};"
+    parameters = ".param .u32 size, .param .u64 pointer"
+    for fence, rules in (("", found), ("membar.gl;", set[str]())):
+        body = f"{START}\n{BEHIND}\n{write}\n{fence}\n{LAST}\nmembar.gl;\n{read}\n{DONE}\nret;"
+        report = lint(module(kernel(body, parameters=parameters)))
+        assert {f.rule.id for f in report.findings if f.rule.id.startswith("MO")} == rules
+
+
 @pytest.mark.parametrize(
     ("body", "messages"),
     [

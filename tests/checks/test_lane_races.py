@@ -45,6 +45,42 @@ def exchanged(body: str, target: str = "sm_80") -> bool:
     return bool(reported(body, target))
 
 
+LARGER = """
+    setp.gt.u32 %p1, %r1, 15;
+    @%p1 bra smaller;
+    ld.shared.f32 %f0, [%r5];
+    ld.shared.f32 %f1, [%r5+64];
+    setp.geu.f32 %p1, %f0, %f1;
+    @%p1 bra smaller;
+    st.shared.f32 [%r5], %f1;
+smaller:
+"""
+"""A step of a maximum by halves: whether a lane stores is decided by what it compares."""
+
+
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [("", True), ("bar.warp.sync -1;", False), ("shfl.sync.idx.b32 %r8, %r0, 0, 31, -1;", True)],
+)
+def test_a_comparison_of_data_may_select_any_lane_that_stores(between: str, wrong: bool) -> None:
+    assert exchanged(f"{LARGER}\n{between}\nld.shared.u32 %r7, [%r5+32];") is wrong
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "setp.eq.s32 %p1, %r10, %r11;",  # may be a protocol
+        "setp.lt.s32 %p1, %r10, 16;",
+        "cvt.rn.f32.u32 %f0, %r10;\nsetp.lt.f32 %p1, %f0, 0f41800000;",
+    ],
+)
+def test_other_conditions_on_data_select_no_known_lanes(test: str) -> None:
+    loads = "ld.shared.u32 %r10, [%r5];\nld.shared.u32 %r11, [%r5+64];"
+    body = f"{loads}\n{test}\n@%p1 st.shared.u32 [%r5], %r11;\n{READ}"
+    assert not exchanged(body)
+    assert exchanged(body.replace(test, "setp.lt.s32 %p1, %r10, %r11;"))
+
+
 @pytest.mark.parametrize(
     ("body", "wrong"),
     [

@@ -228,6 +228,43 @@ def test_volatile_reads(between: str) -> None:
     assert reported == [Confidence.MEDIUM] * (between != "bar.sync 0;")
 
 
+@pytest.mark.parametrize("sign", ["", "volatile."])
+@pytest.mark.parametrize("order", ["", "volatile."])
+def test_a_volatile_store_that_no_loop_waits_for_orders_nothing(order: str, sign: str) -> None:
+    """Sums of older programs are volatile, so that the lanes of a warp see each other's steps; warps still need a barrier."""
+    write, read = WRITE.replace("st.", f"st.{order}"), READ.replace("ld.", f"ld.{order}")
+    count = f"st.{sign}shared.u32 [tile+4096], 1;"
+    wait = "again: ld.volatile.shared.u32 %r7, [tile+4096];\nsetp.eq.u32 %p5, %r7, 0;\n@%p5 bra again;"
+    assert found(f"{write}\n{count}\n{read}")
+    assert not found(f"{write}\nbar.sync 0;\n{count}\n{read}")
+    assert not found(f"{write}\n{count}\n{wait}\n{read}")
+
+
+@pytest.mark.parametrize("order", ["bar.sync 0;", ""])
+def test_a_comparison_of_data_may_select_any_thread_that_stores(order: str) -> None:
+    """A maximum by halves with the index of the largest, in a loop: ``if (t < n && a[t] < a[t + n]) a[t] = a[t + n]``."""
+    body = f"""
+    st.shared.f32 [%r3], %f0;
+    bar.sync 0;
+    mov.u32 %r8, 64;
+half:
+    setp.ge.u32 %p4, %r0, %r8;
+    @%p4 bra smaller;
+    mad.lo.u32 %r9, %r8, 4, %r3;
+    ld.shared.f32 %f1, [%r3];
+    ld.shared.f32 %f2, [%r9];
+    setp.geu.f32 %p5, %f1, %f2;
+    @%p5 bra smaller;
+    st.shared.f32 [%r3], %f2;
+smaller:
+    {order}
+    shr.u32 %r8, %r8, 1;
+    setp.gt.u32 %p4, %r8, 16;
+    @%p4 bra half;
+    mov.u32 %r6, 0;"""
+    assert [(rule, c) for rule, c, _ in found(body)] == [("SM001", Confidence.MEDIUM)] * (not order)
+
+
 BY_ONE = """
     {write}
     @!%p0 bra done;
