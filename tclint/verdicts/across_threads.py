@@ -79,6 +79,9 @@ class AcrossThreads:
         here, there = self._at(a.site, view.here, view), self._at(b.site, view.there, view)
         if here is None or there is None:
             return False
+        view = view._replace(first=view.first & self._addressing(a), then=view.then & self._addressing(b))
+        if not view.first or not view.then:
+            return False
         once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
         warp = (a.rows or b.rows) and not once
         alike = self._lanes(view).stored(a.site) if once else 0
@@ -91,6 +94,12 @@ class AcrossThreads:
             for x in here
             for y in there
         )
+
+    def _addressing(self, of: MemoryAccess) -> T.Threads:
+        """The threads whose addresses count: of an access to rows, the first lanes of each warp (9.7.14.5)."""
+        every = T.full(self.values.threads)
+        lanes = (1 << (of.rows or WARP)) - 1
+        return every & sum(lanes << warp for warp in range(0, self.values.threads, WARP))
 
     def _bounded_apart(self, a: int, here: MemoryRange, b: int, there: MemoryRange, view: View) -> bool:
         """Whether comparisons that hold at two accesses bound one of two ranges before the other begins."""

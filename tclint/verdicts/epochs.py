@@ -169,8 +169,9 @@ class MemoryAccess(NamedTuple):
     atomic: bool = False
     later: bool = False
     """Whether it is asynchronous, such as a ``cp.async``, and accesses the memory until it has completed."""
-    rows: bool = False
-    """Whether the lanes of a warp access rows of a matrix at addresses of others."""
+    rows: int = 0
+    """How many lanes of a warp, from lane 0 on, have the address of a row of a matrix, which any lane may access; 0 if each
+    accesses its own."""
     object: bool = False
     """Whether it is an operation on an mbarrier."""
     tracked: bool = False
@@ -310,7 +311,8 @@ def access(site: int, instruction: Instruction) -> MemoryAccess | None:
         data = [a for a in found if not a.object]
         return MemoryAccess(site, any(a.writes for a in data or found), object=not data, tracked=True)
     atomic = writes and not object and not all(a.writes for a in found)
-    later, rows = any(a.later for a in found), any(a.rows for a in found)
+    later = any(a.later for a in found)
+    rows = instruction.match.address_lanes if any(a.rows for a in found) and instruction.match else 0
     fenced = any(a.proxy is not Proxy.GENERIC for a in found)
     return MemoryAccess(site, writes, atomic, later, rows, object, fenced=fenced)
 
