@@ -83,7 +83,7 @@ class AcrossThreads:
         if not view.first or not view.then:
             return False
         once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
-        warp = (a.rows or b.rows) and not once
+        warp = (a.rows or b.rows) > 0 and not once
         alike = self._lanes(view).stored(a.site) if once else 0
         return all(
             self._ranges_disjoint(x, y, view, warp, alike)
@@ -163,9 +163,9 @@ class AcrossThreads:
         return [(self.counting.at(address, numbers, view.counters), size) for address, size in found]
 
     def _lanes(self, view: View) -> Lanes:
-        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
+        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together, and what decides others."""
         if self._known_lanes is None or self._known_lanes.together is not view.together:
-            self._known_lanes = Lanes(self.model, view.together)
+            self._known_lanes = Lanes(self.model, view.together, view.deciding)
         return self._known_lanes
 
     def _ranges_disjoint(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:

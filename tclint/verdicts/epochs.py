@@ -206,6 +206,8 @@ class View(NamedTuple):
     """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
     together: Callable[[int], bool]
     """Whether the threads of a warp execute a block together."""
+    deciding: Callable[[int], Sequence[int]]
+    """The blocks whose branches decide whether a block executes, and may differ in a warp."""
 
 
 class Levels:
@@ -217,8 +219,16 @@ class Levels:
         self.registers, self.outer = registers, outer
         self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
+        self.divergent = {
+            b: region for b, region in of.regions.items() if of.branch(b, registers) > Level.WARP
+        }
+        """Block whose branch may differ in a warp -> the blocks that it decides."""
         self.in_step = frozenset(b for b, level in outer.items() if level <= self.whole).__contains__
         """Whether all threads that meet at the barriers execute a block together."""
+
+    def deciding(self, block: int) -> Sequence[int]:
+        """The blocks whose branches decide whether *block* executes, and may differ in a warp."""
+        return [b for b, region in self.divergent.items() if block in region]
 
     def uniform(self, block: int, register: int) -> bool:
         """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
@@ -672,6 +682,7 @@ class Walk:
                 same=same,
                 uniform=levels.uniform,
                 together=levels.together,
+                deciding=levels.deciding,
             )
 
     def _executed(self, site: int, begun: _Begun) -> Iterator[tuple[Numbers, _Instances]]:

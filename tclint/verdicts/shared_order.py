@@ -193,7 +193,7 @@ class SharedOrder:
     def _together(self, of: MemoryAccess) -> bool:
         """Whether it matters that threads execute an access once in an epoch: lanes execute it together."""
         return of.writes and (
-            of.rows or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
+            of.rows > 0 or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
         )
 
     @cached_property
