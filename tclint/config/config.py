@@ -210,6 +210,7 @@ ASSUMPTIONS = Kind(
                 "read-only",
                 "allocated",
                 "implied-fences",
+                "completed-reads",
                 "dependent",
                 "none",
             ]

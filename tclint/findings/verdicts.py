@@ -127,6 +127,9 @@ class Assumption(Enum):
     IMPLIED_FENCES = "implied-fences"
     """A CTA barrier, and a wait that acquires, order the ``tcgen05`` operations before and after them, as a ``tcgen05.fence`` at
     each side does (9.7.16.6.3)."""
+    COMPLETED_READS = "completed-reads"
+    """A ``tcgen05`` operation that is complete for a thread has read shared memory before what that thread, and those that a
+    barrier orders after it, write there through the generic proxy, as if a proxy fence followed (9.7.16.6.5)."""
     DEPENDENT = "dependent"
     """A kernel that executes ``griddepcontrol`` is launched as a programmatic dependent of a grid whose results it uses
     (9.7.13.13). Checks take that for granted only where it is named, and no proof does."""

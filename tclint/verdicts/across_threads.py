@@ -35,6 +35,7 @@ from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import Between, MemoryAccess, Numbers, View
 from tclint.verdicts.guards import Guards
 from tclint.verdicts.lanes import Lanes
+from tclint.verdicts.strides import Strides
 from tclint.verdicts.uniform import MOVED
 
 __all__ = ["AcrossThreads", "elements_apart"]
@@ -68,6 +69,7 @@ class AcrossThreads:
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
         self._known_lanes: Lanes | None = None
+        self._strides = Strides(self.values)
 
     def disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two different threads access no common byte with *a* and *b*, in any epoch that has both."""
@@ -79,18 +81,31 @@ class AcrossThreads:
         here, there = self._at(a.site, view.here, view), self._at(b.site, view.there, view)
         if here is None or there is None:
             return False
+        view = view._replace(first=view.first & self._addressing(a), then=view.then & self._addressing(b))
+        if not view.first or not view.then:
+            return False
         once = a.site == b.site and view.here == view.there and view.same(self.model.cfg.block_of[a.site])
-        warp = (a.rows or b.rows) and not once
+        warp = (a.rows or b.rows) > 0 and not once
         alike = self._lanes(view).stored(a.site) if once else 0
         return all(
             self._ranges_disjoint(x, y, view, warp, alike)
             or (
                 not warp
-                and (self._bounded_apart(a.site, x, b.site, y, view) or self._numbered_apart(x, y, view))
+                and (
+                    self._bounded_apart(a.site, x, b.site, y, view)
+                    or self._numbered_apart(x, y, view)
+                    or self._strided_apart(x, y)
+                )
             )
             for x in here
             for y in there
         )
+
+    def _addressing(self, of: MemoryAccess) -> T.Threads:
+        """The threads whose addresses count: of an access to rows, the first lanes of each warp (9.7.14.5)."""
+        every = T.full(self.values.threads)
+        lanes = (1 << (of.rows or WARP)) - 1
+        return every & sum(lanes << warp for warp in range(0, self.values.threads, WARP))
 
     def _bounded_apart(self, a: int, here: MemoryRange, b: int, there: MemoryRange, view: View) -> bool:
         """Whether comparisons that hold at two accesses bound one of two ranges before the other begins."""
@@ -121,6 +136,23 @@ class AcrossThreads:
             self._is_shared(term, view) for term in rest
         )
 
+    def _strided_apart(self, a: MemoryRange, b: MemoryRange) -> bool:
+        """Whether threads access elements of their own, as many apart as the CTA has threads, in whatever iterations."""
+        first, then = self._strides.elements(a[0]), self._strides.elements(b[0])
+        if first is None or then is None or first[:2] != then[:2] or not self._in_one_row:
+            return False
+        distance = then.offset - first.offset
+        return elements_apart(abs(first.element), a[1], distance, b[1]) and all(
+            self.is_shared(term, lambda phi: False) for term, _ in first.rest
+        )
+
+    @cached_property
+    def _in_one_row(self) -> bool:
+        """Whether each thread has an index ``%tid.x`` of its own."""
+        planes = self.values.bit_slices(self._strides.index)
+        threads = T.full(self.values.threads)
+        return planes is not None and all(who & (who - 1) == 0 for _, who in T.numbers(planes, threads))
+
     def _is_number(self, value: int, *, within: bool) -> bool:
         """Whether a value is the number of a thread, ``%tid.y * %ntid.x + %tid.x``, as one expression; with *within*, the
         product alone, to which the number within the row is added."""
@@ -141,10 +173,18 @@ class AcrossThreads:
 
     def _precedes(self, ends: list[int], begins: list[int]) -> bool:
         """Whether one of the values *ends* is certainly not greater than one of *begins*."""
-        distances = (
-            self.values.constant_of(self.values.minus(begin, end)) for end in ends for begin in begins
-        )
-        return any(distance is not None and distance >= 0 for distance in distances)
+        distances = (self.values.minus(begin, end) for end in ends for begin in begins)
+        return any(map(self._positive, distances))
+
+    def _positive(self, value: int) -> bool:
+        """Whether a sum of a constant and of what special registers hold is certainly not negative."""
+        terms, least = self.values.linear(value)
+        for term, factor in terms:
+            bounds = self.values.interval(term) if type(self.values.node(term)) is SpecialRead else None
+            if bounds is None:
+                return False
+            least += factor * bounds[factor < 0]
+        return least >= 0
 
     def _at(self, site: int, numbers: Numbers, view: View) -> list[MemoryRange] | None:
         """The bytes that an instruction accesses where counters have these *numbers*; None if they are not all known."""
@@ -154,9 +194,9 @@ class AcrossThreads:
         return [(self.counting.at(address, numbers, view.counters), size) for address, size in found]
 
     def _lanes(self, view: View) -> Lanes:
-        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
+        """Which lanes hold one value, by what *view* says of the blocks that a warp executes together, and what decides others."""
         if self._known_lanes is None or self._known_lanes.together is not view.together:
-            self._known_lanes = Lanes(self.model, view.together)
+            self._known_lanes = Lanes(self.model, view.together, view.deciding)
         return self._known_lanes
 
     def _ranges_disjoint(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:

@@ -169,8 +169,9 @@ class MemoryAccess(NamedTuple):
     atomic: bool = False
     later: bool = False
     """Whether it is asynchronous, such as a ``cp.async``, and accesses the memory until it has completed."""
-    rows: bool = False
-    """Whether the lanes of a warp access rows of a matrix at addresses of others."""
+    rows: int = 0
+    """How many lanes of a warp, from lane 0 on, have the address of a row of a matrix, which any lane may access; 0 if each
+    accesses its own."""
     object: bool = False
     """Whether it is an operation on an mbarrier."""
     tracked: bool = False
@@ -205,6 +206,8 @@ class View(NamedTuple):
     """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
     together: Callable[[int], bool]
     """Whether the threads of a warp execute a block together."""
+    deciding: Callable[[int], Sequence[int]]
+    """The blocks whose branches decide whether a block executes, and may differ in a warp."""
 
 
 class Levels:
@@ -216,8 +219,16 @@ class Levels:
         self.registers, self.outer = registers, outer
         self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
+        self.divergent = {
+            b: region for b, region in of.regions.items() if of.branch(b, registers) > Level.WARP
+        }
+        """Block whose branch may differ in a warp -> the blocks that it decides."""
         self.in_step = frozenset(b for b, level in outer.items() if level <= self.whole).__contains__
         """Whether all threads that meet at the barriers execute a block together."""
+
+    def deciding(self, block: int) -> Sequence[int]:
+        """The blocks whose branches decide whether *block* executes, and may differ in a warp."""
+        return [b for b, region in self.divergent.items() if block in region]
 
     def uniform(self, block: int, register: int) -> bool:
         """Whether a register that is defined on entry to a block is the same in all threads that meet at the barriers."""
@@ -310,7 +321,8 @@ def access(site: int, instruction: Instruction) -> MemoryAccess | None:
         data = [a for a in found if not a.object]
         return MemoryAccess(site, any(a.writes for a in data or found), object=not data, tracked=True)
     atomic = writes and not object and not all(a.writes for a in found)
-    later, rows = any(a.later for a in found), any(a.rows for a in found)
+    later = any(a.later for a in found)
+    rows = instruction.match.address_lanes if any(a.rows for a in found) and instruction.match else 0
     fenced = any(a.proxy is not Proxy.GENERIC for a in found)
     return MemoryAccess(site, writes, atomic, later, rows, object, fenced=fenced)
 
@@ -670,6 +682,7 @@ class Walk:
                 same=same,
                 uniform=levels.uniform,
                 together=levels.together,
+                deciding=levels.deciding,
             )
 
     def _executed(self, site: int, begun: _Begun) -> Iterator[tuple[Numbers, _Instances]]:

@@ -36,6 +36,9 @@ class Guards:
         self.model, self.values, self.cfg = model, model.values, model.cfg
         self.definitions, self.is_index = definitions, is_index
         self._known: dict[int, list[_Fact]] = {}
+        special = self.values.special
+        self._within = [_Fact(special(f"%tid.{axis}"), special(f"%ntid.{axis}"), -1, True) for axis in "xyz"]
+        """The index of a thread is less than the number of them."""
 
     def ends(
         self, site: int, form: AddressForm, size: int, threads: T.Threads, is_shared: Callable[[int], bool]
@@ -83,7 +86,7 @@ class Guards:
     def _facts(self, site: int) -> list[_Fact]:
         if site not in self._known:
             found = (self._fact(*each) for each in self._predicates(site))
-            self._known[site] = [fact for fact in found if fact is not None]
+            self._known[site] = [*self._within, *(fact for fact in found if fact is not None)]
         return self._known[site]
 
     def _predicates(self, site: int) -> Iterator[tuple[int, bool]]:

@@ -5,18 +5,23 @@ value. It is a fixpoint over all registers that a value depends on: an instructi
 that computes from its operands alone keeps what all of them are invariant under. A commutative operation on x and the
 value of x that ``shfl.bfly`` reads in the lane that differs in one bit adds this bit: both combine the same two. So the
 result of a butterfly over all five bits is the same in all lanes.
+
+What a warp does not execute together, two lanes do if what decides the branches to it is invariant under the bit in which they
+differ: both take the same path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.effects import Exchange, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
-from tclint.values.nodes import CollectiveResult, Unmodelled
+from tclint.values.integers import type_width
+from tclint.values.nodes import CollectiveResult, Opaque, Packed, PartOf, Unmodelled
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.uniform import MOVED, MOVES
 
@@ -25,15 +30,35 @@ __all__ = ["EVERY_BIT", "Lanes"]
 EVERY_BIT = WARP - 1
 """All bits of a lane number."""
 _ALL_LANES = 0xFFFFFFFF
+_INTEGERS = frozenset(f".{sign}{width}" for sign in "us" for width in (8, 16, 32, 64))
+_WIDTH = 32
+"""The bits of a value that ``shfl`` exchanges."""
 _COMMUTATIVE = frozenset("add mul min max and or xor".split())
 _OF_LANES = frozenset((Scope.WARP, Scope.CTA, Scope.CLUSTER, Scope.GRID))
 
 
-class Lanes:
-    """Which lanes hold one value, if *together* holds for the blocks that the threads of a warp execute together."""
+class _Part(NamedTuple):
+    """Some bits of a value."""
 
-    def __init__(self, model: Kernel, together: Callable[[int], bool]) -> None:
-        self.model, self.values, self.together = model, model.values, together
+    at: int
+    width: int
+
+
+def _converted(node: Opaque) -> tuple[int, int] | None:
+    """The widths of the result and of the operand of a conversion between integers; None for anything else."""
+    if node.name != "cvt" or len(node.modifiers) != 2 or not _INTEGERS.issuperset(node.modifiers):
+        return None
+    return type_width(node.modifiers[0]), type_width(node.modifiers[1])
+
+
+class Lanes:
+    """Which lanes hold one value, if *together* holds for the blocks that the threads of a warp execute together, and *deciding*
+    names the blocks whose branches decide another one, as far as they may differ in a warp."""
+
+    def __init__(
+        self, model: Kernel, together: Callable[[int], bool], deciding: Callable[[int], Sequence[int]]
+    ) -> None:
+        self.model, self.values, self.together, self.deciding = model, model.values, together, deciding
         self.instructions, self.block_of = model.function.instructions, model.cfg.block_of
         self._indexed: dict[int, int] = {}
 
@@ -41,19 +66,33 @@ class Lanes:
         """The bits of the lane number under which what a store writes is invariant, one bit for each."""
         instruction = self.instructions[site]
         match = instruction.match
-        if match is None or not self.together(self.block_of[site]):
+        if match is None:
             return 0
         if instruction.effects.resource is Resource.TMEM_ALLOC:
-            return EVERY_BIT  # the warp stores one address
-        if match.form.name.split(".")[0] != "st":
-            return 0
+            # The warp stores one address.
+            return EVERY_BIT if self.together(self.block_of[site]) else 0
         source = instruction.named("b")
-        if isinstance(source, Immediate):
-            return EVERY_BIT
-        if not isinstance(source, int | Vector):
+        if match.form.name.split(".")[0] != "st" or not isinstance(source, Immediate | int | Vector):
             return 0
-        known = self._solve(registers(source))
-        return self._all(registers(source), site, known)
+        read = () if isinstance(source, Immediate) else tuple(registers(source))
+        known = self._solve((*read, *self._guards(self.block_of[site])))
+        return self._all(read, site, known) & self._in_step(self.block_of[site], known)
+
+    def _guards(self, block: int) -> Iterator[int]:
+        """The predicates of the branches that decide *block* and may differ in a warp."""
+        ends = (self.model.cfg.blocks[b].end - 1 for b in self.deciding(block))
+        return (self.instructions[i].guard for i in ends if self.instructions[i].guard >= 0)
+
+    def _in_step(self, block: int, known: dict[int, int]) -> int:
+        """The bits in which lanes may differ that execute *block* equally often, by the same paths."""
+        bits = EVERY_BIT
+        for b in self.deciding(block):
+            last = self.model.cfg.blocks[b].end - 1
+            end = self.instructions[last]
+            bits &= (
+                self._all([end.guard], last, known) if end.guard >= 0 and end.flow != "branch-table" else 0
+            )
+        return bits
 
     def _solve(self, wanted: Iterable[int]) -> dict[int, int]:
         """The greatest solution for the registers on which *wanted* depend."""
@@ -68,7 +107,8 @@ class Lanes:
                 for i in writers[register]:
                     instruction = self.instructions[i]
                     work += [r for r in (*instruction.reads, instruction.guard) if r >= 0]
-        known = dict.fromkeys(writers, EVERY_BIT)
+                    work += self._guards(self.block_of[i])
+        known = {register: EVERY_BIT if sites else 0 for register, sites in writers.items()}
         changed = True
         while changed:
             changed = False
@@ -89,16 +129,19 @@ class Lanes:
         """The bits under which what an instruction writes is invariant."""
         instruction = self.instructions[at]
         match = instruction.match
-        if match is None or match.problem or not self.together(self.block_of[at]):
+        if match is None or match.problem:
             return 0
-        guard = self._all([instruction.guard], at, known) if instruction.guard >= 0 else EVERY_BIT
+        together = self.together(self.block_of[at])
+        guard = EVERY_BIT if together else self._in_step(self.block_of[at], known)
+        if instruction.guard >= 0:
+            guard &= self._all([instruction.guard], at, known)
         form = match.form
         if (
             form.effects.exchange is Exchange.SHUFFLE
             or form.effects.exchange is Exchange.VOTE
             or form.effects.exchange is Exchange.REDUCTION
         ):
-            return guard & self._exchanged(register, instruction, at, known)
+            return guard & self._exchanged(register, instruction, at, known) if together else 0
         if (
             form.event
             or form.flow
@@ -111,7 +154,7 @@ class Lanes:
         if any(not self._same_in_warp(s.name) for s in specials(instruction.operands)):
             return guard & self._by_index(self.values.after(register, at))
         bits = self._all(instruction.reads, at, known)
-        return guard & (bits | self._butterfly(instruction, at, known))
+        return guard & (bits | (self._butterfly(instruction, at, known) if together else 0))
 
     @staticmethod
     def _same_in_warp(name: str) -> bool:
@@ -152,7 +195,10 @@ class Lanes:
         if instruction.root not in _COMMUTATIVE or carries or len(instruction.reads) != 2:
             return 0
         for own, other in (instruction.reads, instruction.reads[::-1]):
-            node = self.values.node(self.values.before(other, at))
+            part, whole = self._part(self.values.before(other, at))
+            if part is not None and {part.width} != {self._register_width(own), self._register_width(other)}:
+                continue  # a register has bits beyond the part
+            node = self.values.node(whole)
             if type(node) is not CollectiveResult and type(node) is not Unmodelled:
                 continue
             site = node.site
@@ -165,17 +211,44 @@ class Lanes:
             if step is None or step & (step - 1) or not near or not isinstance(source, int):
                 continue
             mask = shuffle.role("mask")
-            whole = (
+            full = (
                 mask is not None
                 and (self.values.constant_operand(mask, site) or 0) & _ALL_LANES == _ALL_LANES
             )
             if (
-                whole
+                full
                 and node.register == shuffle.writes[0]
-                and self.values.before(source, site) == self.values.before(own, at)
+                and self._is_part(self.values.before(own, at), part, self.values.before(source, site))
             ):
                 return self._all([own], at, known) | step
         return 0
+
+    def _part(self, value: int) -> tuple[_Part | None, int]:
+        """The part of another value that *value* is, and that one; None and itself if it is not known to be one."""
+        node = self.values.node(value)
+        if type(node) is PartOf:
+            return _Part(node.index, node.width), node.whole
+        if type(node) is Opaque and (widths := _converted(node)) is not None and widths[0] <= widths[1]:
+            return _Part(0, widths[0]), node.operands[0]
+        return None, value
+
+    def _is_part(self, value: int, part: _Part | None, whole: int) -> bool:
+        """Whether *value* is this *part* of *whole*, which packs it or extends it; without a part, all of it."""
+        if part is None:
+            return value == whole
+        node = self.values.node(whole)
+        if type(node) is Packed:
+            return node.width == part.width and node.operands[part.at] == value
+        return (
+            type(node) is Opaque
+            and _converted(node) == (_WIDTH, part.width)
+            and not part.at
+            and node.operands[0] == value
+        )
+
+    def _register_width(self, register: int) -> int:
+        """The bits of a register."""
+        return type_width(self.model.function.registers[register].type)
 
     def _by_index(self, value: int) -> int:
         """The bits under which a value that the index of the thread alone decides is invariant; 0 for another one."""

@@ -46,7 +46,7 @@ from tclint.verdicts.epochs import (
     untracked,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.phases import Location, PhaseQuestions
+from tclint.verdicts.phases import Kind, Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
 from tclint.verdicts.tracked import Tracked
 from tclint.verdicts.uniform import Collective, Level
@@ -93,9 +93,16 @@ class SharedOrder:
     """The obligation of a pair, in words."""
 
     def __init__(
-        self, model: KernelModel, assume: Collection[Assumption], stable: frozenset[int] = frozenset()
+        self,
+        model: KernelModel,
+        assume: Collection[Assumption],
+        stable: frozenset[int] = frozenset(),
+        *,
+        fenced: bool = False,
     ) -> None:
-        self.model, self.assume, self.stable = model, frozenset(assume), stable
+        """*stable* are the loads that are taken for uniform; with *fenced*, a proxy fence is taken to follow the completion of
+        what mbarriers track."""
+        self.model, self.assume, self.stable, self.fenced = model, frozenset(assume), stable, fenced
         self.function, self.cfg, self.values = model.function, model.cfg, model.values
         self.assumed: set[Assumption] = set()
         self.order = sorted(self.cfg.order)
@@ -174,7 +181,14 @@ class SharedOrder:
     @cached_property
     def _phases(self) -> PhaseQuestions:
         """What is asked about operations that mbarriers track."""
-        return self.tracked.questions
+        found = self.tracked.questions
+        return found._replace(proxies=False) if self.fenced else found
+
+    @property
+    def completes_reads(self) -> bool:
+        """Whether it matters if the completion of an operation that mbarriers track implies a proxy fence, and may be assumed."""
+        may = Assumption.COMPLETED_READS in self.assume
+        return may and any(each.kind is Kind.OPERATION for each in self._phases.events.values())
 
     @cached_property
     def _tracking(self) -> Counters:
@@ -193,7 +207,7 @@ class SharedOrder:
     def _together(self, of: MemoryAccess) -> bool:
         """Whether it matters that threads execute an access once in an epoch: lanes execute it together."""
         return of.writes and (
-            of.rows or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
+            of.rows > 0 or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
         )
 
     @cached_property
@@ -460,11 +474,16 @@ def converged(model: KernelModel, assume: frozenset[Assumption]) -> tuple[Conver
 
 def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
     """What is proved of accesses of different threads to shared memory."""
-    found = SharedOrder(model, assume).outcome()
-    if not found.reasons or (order := _with_uniform_loads(model, assume)) is None:
-        return found
-    again = order.outcome()
-    return found if again.reasons else again
+    order = SharedOrder(model, assume)
+    found = order.outcome()
+    if found.reasons and (other := _with_uniform_loads(model, assume)) is not None:
+        order, again = other, other.outcome()
+        found = found if again.reasons else again
+    if found.reasons and order.completes_reads:
+        needed = Assumption.COMPLETED_READS
+        again = SharedOrder(model, assume, order.stable, fenced=True).outcome()
+        found = found if again.reasons else replace(again, assumptions=again.assumptions | {needed})
+    return found
 
 
 def _with_uniform_loads(model: KernelModel, assume: frozenset[Assumption]) -> SharedOrder | None:

@@ -38,8 +38,31 @@ def steps(*distances: int, operation: str = "add.f32", mask: str = "-1", width: 
     return "\n".join(lines)
 
 
+def halves(
+    *distances: int, pack: str = "cvt.u32.u16 %r{0}, {1};", take: str = "cvt.u16.u32 {0}, %r{1};"
+) -> str:
+    """The same of 16 bits: %h1 combined with what other lanes hold, which are packed into a register and taken out of it; the
+    result is in %h30."""
+    lines = ["cvt.u16.u32 %h1, %r20;", "cvt.u16.u32 %h10, %r9;"]
+    for n, distance in enumerate(distances, 1):
+        last = 30 if n == len(distances) else n + 1
+        lines += [
+            pack.format(60 + n, f"%h{n}"),
+            f"shfl.sync.bfly.b32 %r{70 + n}, %r{60 + n}, {distance}, 31, -1;",
+            take.format(f"%h{20 + n}", 70 + n),
+            f"add.bf16 %h{last}, %h{n}, %h{20 + n};",
+        ]
+    return "\n".join(lines)
+
+
 BUTTERFLY = steps(1, 2, 4, 8, 16)
+HALF_STORE = "st.shared.b16 [%r5], %h30;"
+PAIRED = {"pack": "mov.b32 %r{0}, {{{1}, %h10}};", "take": "mov.b32 {{{0}, %h11}}, %r{1};"}
+POSITIVE = "setp.gt.f32 %p6, %f30, 0f00000000;"
+BRANCH = f"{POSITIVE}\n@%p6 bra over;\nadd.f32 %f30, %f30, 0f3F800000;\nover:"
 STORE = "st.shared.f32 [%r5], %f30;"
+LATER = f"{POSITIVE}\n@%p6 bra over;\n{STORE}\nover:"
+UP_TO_ITS_VALUE = loop("add.f32 %f30, %f30, %f30;", "%r80")
 
 
 def shared(body: str) -> Verdict:
@@ -62,6 +85,13 @@ PROVED = {
         f"{steps(1)}\nshr.u32 %r21, %r1, 1;\nshl.b32 %r21, %r21, 2;\nadd.s32 %r22, %r4, %r21;\nst.shared.f32 [%r22], %f30;"
     ),
     "a vector": f"{BUTTERFLY}\nshl.b32 %r21, %r2, 3;\nadd.s32 %r22, %r4, %r21;\nst.shared.v2.f32 [%r22], {{%f30, %f30}};",
+    "a butterfly of halves": f"{halves(1, 2, 4, 8, 16)}\n{HALF_STORE}",
+    "a butterfly of halves that are packed": f"{halves(1, 2, 4, 8, 16, **PAIRED)}\n{HALF_STORE}",
+    "a branch on the result": f"{BUTTERFLY}\n{BRANCH}\n{STORE}",
+    "a store under the result": f"{BUTTERFLY}\n{LATER}",
+    "as many iterations as the result says": (
+        f"{BUTTERFLY}\ncvt.rzi.s32.f32 %r80, %f30;\n{UP_TO_ITS_VALUE}\n{STORE}"
+    ),
     "a choice of a parameter": f"{BUTTERFLY}\n@%p2 mov.f32 %f30, 0f00000000;\n{STORE}",
 }
 UNKNOWN = {
@@ -85,6 +115,22 @@ UNKNOWN = {
     "one warp stores beside another": f"{BUTTERFLY}\nst.shared.f64 [%r5], %rd1;",
     "two stores of one value": f"{BUTTERFLY}\n{STORE}\n{STORE}",
     "an address that differs by bytes": "shl.b32 %r21, %r1, 1;\nadd.s32 %r22, %r4, %r21;\nst.shared.b32 [%r22], %r9;",
+    "a butterfly of halves one step short": f"{halves(1, 2, 4, 8)}\n{HALF_STORE}",
+    "a butterfly of halves and their packed neighbours": (
+        f"{halves(1, 2, 4, 8, 16, pack=PAIRED['pack'], take='mov.b32 {{%h11, {0}}}, %r{1};')}\n{HALF_STORE}"
+    ),
+    "a butterfly of bytes of wider registers": (
+        f"{halves(1, 2, 4, 8, 16, pack='cvt.u32.u8 %r{0}, {1};', take='cvt.u8.u32 {0}, %r{1};')}\n{HALF_STORE}"
+    ),
+    "a butterfly of halves of another value": f"{halves(1, 2, 4, 8, 16).replace('%r63, %h3', '%r63, %h2')}\n{HALF_STORE}",
+    "a branch on a result one step short": f"{BUTTERFLY}\n{BRANCH}\n{STORE}".replace("%p6, %f30", "%p6, %f5"),
+    "a store of another value under the result": f"{BUTTERFLY}\n{LATER.replace('], %f30', '], %f5')}",
+    "as many iterations as a result one step short says": (
+        f"{BUTTERFLY}\ncvt.rzi.s32.f32 %r80, %f5;\n{UP_TO_ITS_VALUE}\n{STORE}"
+    ),
+    "a butterfly under its result": f"{BUTTERFLY}\n{POSITIVE}\n@%p6 bra over;\n{BUTTERFLY}\n{STORE}\nover:",
+    "a register that nothing writes": "st.shared.f32 [%r5], %f59;",
+    "an exit of some lanes before": f"{BUTTERFLY}\n@%p1 exit;\n{BUTTERFLY}\n{STORE}",
     "an atomic operation": "atom.shared.add.u32 %r21, [%r5], 1;\nst.shared.b32 [%r5], 0;",
 }
 
@@ -108,6 +154,8 @@ def test_lanes_that_may_store_different_values_are_unknown(name: str) -> None:
         ("_exchanged", 31, "a vote of half a warp"),
         ("_by_index", 31, "the number of the lane"),
         ("stored", 31, "a loaded value"),
+        ("_in_step", 31, "as many iterations as a result one step short says"),
+        ("_is_part", True, "a butterfly of halves of another value"),
     ],
 )
 def test_a_rule_that_always_holds_is_noticed(

@@ -57,6 +57,15 @@ def skipped(condition: str, body: str, label: str = "over") -> str:
     return f"@{condition} bra {label};\n{body}\n{label}:"
 
 
+def matrices(number: int, mask: int) -> str:
+    """Matrices that each warp stores in a place of its own, where the bits *mask* of the lane number select the row."""
+    values = ", ".join(["%r20"] * number)
+    return (
+        f"and.b32 %r11, %r1, {32 * 3 | mask};\nshl.b32 %r11, %r11, 4;\nadd.s32 %r12, %r3, %r11;\n"
+        f"stmatrix.sync.aligned.m8n8.x{number}.shared.b16 [%r12], {{{values}}};"
+    )
+
+
 def rows(count: int) -> str:
     """A row of each of *count* iterations, and a read of the row after the fourth, one word further."""
     row = "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
@@ -197,6 +206,10 @@ PROVED = {
         f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {{%r20, %r21, %r22, %r23}};\n{BARRIER}\n"
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r20, %r21, %r22, %r23}, [%r6];"
     ),
+    "one matrix whose rows the first lanes name": matrices(1, 7),
+    "two matrices whose rows the first lanes name": matrices(2, 15),
+    "four matrices whose rows all lanes name": matrices(4, 31),
+    "one matrix, and what other lanes name without effect": f"{matrices(1, 7)}\nld.shared.b32 %r50, [%r12+128];",
     "a system call": f"{STORE}\ncall __assertfail;",
     "stages by the parity of an iteration": loop(STAGE),
     "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
@@ -277,6 +290,12 @@ UNKNOWN = {
     "rows of the warp read by another lane": (
         "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r20, %r21, %r22, %r23};\nld.shared.v4.b32 {%r20, %r21, %r22, %r23}, [%r6];"
     ),
+    "one matrix whose rows are named by a bit too few": matrices(1, 3),
+    "two matrices whose rows are named by a bit too few": matrices(2, 7),
+    "four matrices whose rows are named by a bit too few": matrices(4, 15),
+    "one matrix in a place for all warps": matrices(1, 7).replace("103;", "7;"),
+    "two matrices, and the second one read by another lane": f"{matrices(2, 15)}\nld.shared.b32 %r50, [%r12+128];",
+    "one matrix, read by another lane": f"{matrices(1, 7)}\nld.shared.b32 %r50, [%r12];",
     "stages by the parity of an iteration, one barrier less": loop(
         "and.b32 %r11, %r10, 1;\nshl.b32 %r12, %r11, 9;\nadd.s32 %r13, %r4, %r12;\nst.shared.b32 [%r13], %r9;\nld.shared.b32 %r50, [%r13+4];"
     ),
