@@ -16,6 +16,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     shared-memory                           shared_order    epochs, with phases and meetings
       (and both together, where a word of shared memory decides a branch)
     tensor-memory                           tensor_order    epochs, with tensor_space
+    mbarrier                                mbarrier_order  mbarrier_checker, with path_facts
     register-pool                           register_pool   warp_registers
     deadlock                                deadlock        the checkers of convergence and register-pool, own_loops
 
@@ -54,6 +55,7 @@ from tclint.verdicts.completion import (
 )
 from tclint.verdicts.deadlock import Waits
 from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
+from tclint.verdicts.mbarrier_order import MbarrierOrder
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, merged, ordered
 from tclint.verdicts.proxies import Proxies
@@ -183,6 +185,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.SHARED_MEMORY: ordered_in_shared,
     HazardClass.TENSOR_MEMORY: _ordered_in_tensor,
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
+    HazardClass.MBARRIER: lambda model, assume: MbarrierOrder(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

@@ -98,6 +98,7 @@ __all__ = [
     "Walk",
     "access",
     "check",
+    "check_barriers",
     "check_loads",
     "entered",
     "first_epoch",
@@ -744,7 +745,7 @@ def _proved(
     needed, proved = set[AccessPair](), {each: set[AccessPair]() for each in Between}
     for certificate in certificates:
         outer = check_levels(of, certificate.levels)
-        _check_barriers(of, certificate, outer)
+        check_barriers(of, certificate.barriers, certificate.levels, outer, certificate.between)
         levels = Levels(of, certificate.levels, outer, certificate.between)
         _check_counters(certificate, levels, questions)
         walk = Walk(function, of.graph, certificate, questions, levels, space)
@@ -797,19 +798,25 @@ def _check_counters(certificate: OrderCertificate, levels: Levels, questions: Or
             raise Refused(0, "the certificate takes a counter for uniform that is not")
 
 
-def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[int, Level]) -> None:
-    """Raises ``Refused`` if a barrier of the certificate is not full."""
-    for site in certificate.barriers:
-        barrier = of_all_threads(of, site, certificate.between) if site in of.block_of else None
+def check_barriers(
+    of: Uniform,
+    barriers: frozenset[int],
+    levels: Mapping[int, Level],
+    outer: Mapping[int, Level],
+    between: Between = Between.THREADS,
+) -> None:
+    """Raises ``Refused`` if one of *barriers* is not full, by the *levels* of registers and those of blocks, *outer*."""
+    for site in barriers:
+        barrier = of_all_threads(of, site, between) if site in of.block_of else None
         needed = [] if barrier is None else [barrier]
         if barrier is not None and barrier.level is Level.CLUSTER:
             needed += of_cluster(of)
             if any(of.phases()):
                 raise Refused(site, "some threads may arrive twice in one phase of the cluster barrier")
-        if not needed or any(of.divergence(each, certificate.levels, outer) for each in needed):
+        if not needed or any(of.divergence(each, levels, outer) for each in needed):
             raise Refused(site, "the certificate takes a barrier for full that some threads may not execute")
-    if full_barriers(of, certificate.barriers) != certificate.barriers:
-        raise Refused(min(certificate.barriers), "some threads may wait for this barrier elsewhere")
+    if full_barriers(of, barriers) != barriers:
+        raise Refused(min(barriers), "some threads may wait for this barrier elsewhere")
 
 
 def _check_entries(walk: Walk) -> None:
