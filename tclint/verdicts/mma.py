@@ -266,7 +266,7 @@ class Multiplications:
         return self._cleared[key]
 
     def _is_clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
-        read, written = self.matrices.read(operation), self.matrices.written(use)
+        read, written = self.matrices.read(operation), self._tracked.written(use)
         if read is None or written is None:
             return False
         needed = read[1] | written[1]
@@ -344,11 +344,15 @@ class Multiplications:
     def _mbarriers(self) -> OwnMbarriers:
         return OwnMbarriers(self.model.fact(Mbarriers))
 
+    @cached_property
+    def _tracked(self) -> Tracked:
+        return Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
         writes."""
         found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
-        tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+        tracked = self._tracked
         uniform, _ = self.model.fact(converged, frozenset(self.assume))
         barriers = barriers_of_all(uniform)
         found = {

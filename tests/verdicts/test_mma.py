@@ -562,6 +562,41 @@ cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r
         assert Assumption.BOXES in found.assumptions
 
 
+BY_TWO_WARPS = """and.b32 %r40, %r1, 31;
+setp.eq.s32 %p6, %r40, 0;
+setp.lt.s32 %p7, %r1, 64;
+and.pred %p6, %p6, %p7;
+and.b32 %r41, %r1, 32;
+shl.b32 %r41, %r41, 3;
+add.s32 %r41, %r3, %r41;
+@!%p0 mbarrier.init.shared::cta.b64 [done], 1;
+bar.sync 0;
+@!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 512;
+@%p6 cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r41], [%rd1, {%r9}], [done];"""
+"""Two warps copy half of 512 bytes each, which the mbarrier of the commits follows."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "status"),
+    [
+        ("", "", Status.PROVED),
+        ("512;", "768;", Status.UNKNOWN),
+        ("%r1, 64", "%r1, 96", Status.UNKNOWN),
+        ("and.pred %p6, %p6, %p7", "and.pred %p6, %p6, %p5", Status.UNKNOWN),
+        ("%r41, 3;", "%r41, 4;", Status.UNKNOWN),
+        ("[done], 512;", "[done], 512;\n@!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [done], 256;", Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_the_threads_of_a_tensor_copy_share_what_its_phase_expects(
+    was: str, now: str, status: Status
+) -> None:
+    assert was in BY_TWO_WARPS
+    start = START.replace("mov.u32 %r8, done;", "mov.u32 %r8, tile;\nadd.u32 %r8, %r8, 512;")
+    start = start.replace("@%p0 bra others;", f"{BY_TWO_WARPS.replace(was, now)}\n@%p0 bra others;")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert found.status is status, found.reasons
+
+
 @pytest.mark.parametrize(
     ("role", "status"),
     [
