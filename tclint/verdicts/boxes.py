@@ -124,12 +124,16 @@ class Boxes:
             return once and self.model.views.context_of(site).threads == threads
 
         if threads not in self._own:
-            self._own[threads] = (
-                self.mbarriers.found(admitted) if threads and threads & (threads - 1) == 0 else {}
-            )
+            alone = threads and threads & (threads - 1) == 0
+            self._own[threads] = self.mbarriers.found(admitted, self._by_one) if alone else {}
         places = (MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values())
         named = [at for at in places if self.mbarriers.may_name(arrival, at)]
         return bool(named) and all(at in self._own[threads] for at in named)
+
+    def _by_one(self, site: int) -> bool:
+        """Whether one thread executes an instruction, at most."""
+        threads = self.model.views.context_of(site).threads
+        return threads & (threads - 1) == 0
 
     def _expecting(self, copy: int) -> int | None:
         """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""

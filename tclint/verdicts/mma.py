@@ -188,9 +188,14 @@ class Multiplications:
             p = self._of_thread(self.values.before(register, at), thread)
             return p if p in self._worthwhile(thread) else None
 
+        def enters(block: int) -> bool:
+            return bool(self.model.reachability.threads_at.get(block, 0) >> thread & 1)
+
         own = self._own(thread)
-        locations = frozenset(own.values())
-        asked = ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
+        renewed = {at: on for at, on in own.items() if not self._mbarriers.once(at)}
+        locations, others = frozenset(own.values()), self._elsewhere(own, renewed)
+        asked = ThreadQuestions(decided, invariant, locations, enters, others, self.counting)
+        asked = asked._replace(renewed=frozenset(renewed.values()))
         waits = Progress(self.model.function, self.graph, asked).waits
         return asked._replace(observed=self._observed(thread, waits))
 
@@ -270,15 +275,28 @@ class Multiplications:
         if read is None or written is None:
             return False
         needed = read[1] | written[1]
-        numbers, later = dict(first), dict(then)
         disjoint = needed <= self.assume and all(
-            self._bytes.disjoint_when(a, numbers, b, later, self._repeats)
+            self._bytes.disjoint_when(
+                a, self._deciding(a[0], first), b, self._deciding(b[0], then), self._repeats
+            )
             for a in read[0]
             for b in written[0]
         )
         if disjoint:
             self.assumed |= needed
         return disjoint
+
+    def _deciding(self, address: int, counters: Counters) -> dict[int, int]:
+        """The numbers of the counters that decide an address, or as many low bits of them as do."""
+        found = dict[int, int]()
+        for counter, number in counters:
+            if isinstance(number, int):
+                found[counter] = number
+                continue
+            bits = self._bytes.rings.decisive(address, counter, None)
+            if bits is not None and bits <= number.known:
+                found[counter] = number.bits
+        return found
 
     def _explore(self, progress: Progress) -> States | None:
         """All states of a thread at the entry of each block; None if there are too many."""
@@ -350,8 +368,12 @@ class Multiplications:
 
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
-        writes."""
-        found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
+        writes. They are initialised once, or by this thread alone, which ends them as well."""
+        context = self.model.views.context_of
+        found = self._mbarriers.found(
+            lambda site: self._mbarriers.commits(site, thread),
+            lambda site: context(site).threads == 1 << thread,
+        )
         tracked = self._tracked
         uniform, _ = self.model.fact(converged, frozenset(self.assume))
         barriers = barriers_of_all(uniform)
@@ -363,11 +385,17 @@ class Multiplications:
         self.assumed |= tracked.assumed | uniform.assumed
         return found
 
-    def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
-        """The commits and waits that name none of the mbarriers *own*."""
-        sites = self.model.fact(Mbarriers).sites.items()
-        found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
-        return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
+    def _elsewhere(
+        self, own: Collection[MbarrierLocation], renewed: Collection[MbarrierLocation]
+    ) -> frozenset[int]:
+        """The commits and waits that name none of the mbarriers *own*, and what initialises or ends none of the *renewed* ones."""
+        may_name, found = self._mbarriers.may_name, set[int]()
+        for site, effects in self.model.fact(Mbarriers).sites.items():
+            bounds = effects.bounds_mbarrier
+            if bounds or effects.commits is not None or effects.awaits is Barrier.MBARRIER:
+                named = renewed if bounds else own
+                found |= set() if any(may_name(site, at) for at in named) else {site}
+        return frozenset(found)
 
     def _observed(self, thread: int, waits: Iterable[int]) -> frozenset[int]:
         """The commits on an mbarrier of this CTA for which a thread other than *thread* has one of these *waits*, or on a ring of

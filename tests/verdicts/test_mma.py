@@ -487,6 +487,66 @@ def test_another_thread_ends_an_mbarrier_after_a_barrier(body: str, after: str, 
     assert mma(f"{PROVED['waited for']}\n{body}", after=after).status is status
 
 
+INIT = "mbarrier.init.shared::cta.b64 [%r8], 1;"
+UNMADE = START.replace(f"{INIT}\n", "")
+"""Without an initialisation of the first mbarrier."""
+RENEWED = f"top:\n{INIT}\n{MMA}\n{COMMIT}\n{wait()}\n{LD}\n{INVAL}\nadd.s32 %r11, %r11, 1;\nsetp.lt.s32 %p3, %r11, %r9;\n@%p3 bra top;"
+"""In each iteration, the issuing thread initialises the mbarrier, waits for the first phase, and ends it."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "status"),
+    [
+        ("", "", Status.PROVED),
+        (INVAL, f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}\n{INVAL}", Status.PROVED),
+        ("top:", f"{INIT}\n{MMA}\n{COMMIT}\n{wait(label='v')}\n{LD}\n{INVAL}\ntop:", Status.PROVED),
+        ("top:", f"{INIT}\n{COMMIT}\n{wait(label='v')}\n{INVAL}\ntop:", Status.PROVED),
+        (INVAL, "", Status.UNKNOWN),
+        (INVAL, f"@%p5 {INVAL}", Status.UNKNOWN),
+        (INVAL, INVAL.replace("[%r8]", "[%r8+8]"), Status.UNKNOWN),
+        (f"{LD}\n{INVAL}", f"{INVAL}\n{LD}", Status.PROVED),
+        (f"{wait()}\n{LD}\n{INVAL}", f"{INVAL}\n{LD}", Status.UNKNOWN),
+        (INVAL, f"{MMA}\n{COMMIT}\n{INVAL}", Status.UNKNOWN),
+        (f"{MMA}\n", f"{COMMIT}\n{INVAL}\n{INIT}\n{MMA}\n", Status.UNKNOWN),
+        (INIT, f"@%p5 {INIT}", Status.UNKNOWN),
+        (f"{INIT}\n{MMA}\n{COMMIT}", f"{MMA}\n{COMMIT}\n{INIT}", Status.UNKNOWN),
+        (INIT, f"{INIT}\n{INIT}", Status.UNKNOWN),
+        (INIT, f"ld.shared.b32 %r15, [%r3];\n{INIT}\n{INIT.replace('%r8', '%r15')}", Status.UNKNOWN),
+        (INIT, INIT.replace("1;", "2;"), Status.UNKNOWN),
+        (INVAL, f"{FLIP}\n{INVAL}\n", Status.PROVED),
+        ("[%r8], 0;", "[%r8], %r20;", Status.PROVED),
+        ("[%r8], 0;\n@!%p2 bra w;", f"[%r8], %r20;\n@!%p2 bra w;\n{FLIP}", Status.UNKNOWN),
+        (INVAL, f"{CLOBBERED}\n{INVAL}", Status.UNKNOWN),
+        (INVAL, f"{INVAL}\n{CLOBBERED}", Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_thread_may_renew_the_mbarrier_of_its_commits(was: str, now: str, status: Status) -> None:
+    assert was in RENEWED
+    found = mma(RENEWED.replace(was, now, 1), start=UNMADE)
+    assert found.status is status, found.reasons
+
+
+@pytest.mark.parametrize("by", [f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INIT}", f"{INVAL}", f"{INIT}"])
+def test_an_mbarrier_that_another_thread_may_renew_completes_nothing(by: str) -> None:
+    assert mma(f"{RENEWED}\nret;", start=UNMADE).status is Status.PROVED
+    assert mma(f"{RENEWED}\nret;", start=UNMADE, after=by).status is Status.UNKNOWN
+
+
+def test_low_bits_of_a_counter_tell_stages_apart() -> None:
+    """The counter grows without end, and the two low bits of it select a stage of 32 KB."""
+    counted = STAGES.replace("shl.b32 %r30, %r21, 15;", "and.b32 %r30, %r21, 3;\nshl.b32 %r30, %r30, 15;")
+    counted = counted.replace("setp.gt.s32 %p6, %r32, 2;\nselp.b32 %r32, 0, %r32, %p6;\n", "")
+    assert counted.count("%p6") == 0
+    filled = counted.replace(
+        "shl.b32 %r33, STAGE, 15;",
+        "add.s32 %r33, %r21, NEXT;\nand.b32 %r33, %r33, 3;\nshl.b32 %r33, %r33, 15;",
+    )
+    for ahead, status in ((1, Status.PROVED), (3, Status.PROVED), (0, Status.UNKNOWN), (4, Status.UNKNOWN)):
+        assert mma(filled.replace("NEXT", str(ahead)), shared=LARGE).status is status, ahead
+    wider = filled.replace("NEXT", "1").replace("and.b32 %r33, %r33, 3", "and.b32 %r33, %r33, 63")
+    assert mma(wider, shared=LARGE).status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize(("between", "status"), [("bar.sync 0;", Status.PROVED), ("", Status.UNKNOWN)])
 def test_what_is_written_after_a_barrier_that_no_use_follows_does_not_matter(
     between: str, status: Status
