@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tclint.analyses.model import KernelModel
+from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Function
 from tclint.verdicts import mma as module_of_prover
@@ -532,7 +533,7 @@ def test_an_mbarrier_that_another_thread_may_renew_completes_nothing(by: str) ->
     assert mma(f"{RENEWED}\nret;", start=UNMADE, after=by).status is Status.UNKNOWN
 
 
-def test_low_bits_of_a_counter_tell_stages_apart() -> None:
+def test_low_bits_of_a_counter_distinguish_stages() -> None:
     """The counter grows without end, and the two low bits of it select a stage of 32 KB."""
     counted = STAGES.replace("shl.b32 %r30, %r21, 15;", "and.b32 %r30, %r21, 3;\nshl.b32 %r30, %r30, 15;")
     counted = counted.replace("setp.gt.s32 %p6, %r32, 2;\nselp.b32 %r32, 0, %r32, %p6;\n", "")
@@ -858,6 +859,97 @@ def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
     found = mma(body, start=START.replace("@%p0 bra others;", ""))
     assert found.status is Status.PROVED, found.reasons
     assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
+
+
+DISPATCHED = """.extern .shared .align 1024 .b8 global_smem[];
+.visible .entry k(.param .u64 a)
+.reqntid 256
+{
+.reg .pred %p<9>;
+.reg .b32 %r<16>;
+.reg .b64 %rd<9>;
+mov.u32 %r0, %tid.x;
+shr.u32 %r1, %r0, 5;
+shfl.sync.idx.b32 %r1, %r1, 0, 31, -1;
+mov.u32 %r2, global_smem;
+add.s32 %r3, %r2, 4104;
+ld.param.u64 %rd1, [a];
+setp.ne.s32 %p1, %r0, 0;
+@!%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
+bar.sync 0;
+ld.shared.b32 %r5, [global_smem+4112];
+setp.gt.u32 %p2, %r1, 3;
+@%p2 bra dispatch;
+st.shared.b32 [global_smem+4096], 0x02020100;
+barrier.sync 1;
+waits:
+mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r3], 0;
+@!%p3 bra waits;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5];
+tcgen05.wait::ld.sync.aligned;
+st.shared.b32 [global_smem+4096], 0x02020202;
+barrier.sync 1;
+ret;
+dispatch:
+barrier.sync 1;
+add.s32 %r7, %r2, %r1;
+ld.shared.b8 %r8, [%r7+4092];
+targets: .branchtargets writes, multiplies, end;
+brx.idx %r8, targets;
+writes:
+st.shared.b32 [global_smem], %r0;
+bra dispatch;
+multiplies:
+elect.sync _|%p5, -1;
+mov.u32 %r9, 136314896;
+mov.u64 %rd5, %rd1;
+@%p5 tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd5, %rd5, %r9, %p1;
+@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];
+bra dispatch;
+end:
+ret;
+}
+"""
+"""Warp 4 writes what the multiplication of warp 5 reads, each in a role that a table says."""
+
+
+def dispatched(*changes: tuple[str, str], assume: frozenset[Assumption] = ALL_ASSUMPTIONS) -> Verdict:
+    text = DISPATCHED
+    for was, now in changes:
+        assert was in text
+        text = text.replace(was, now)
+    made = built(f".version 8.7\n.target sm_100a\n.address_size 64\n{text}")
+    assert not made.errors, made.errors
+    model = KernelModel(made.functions[-1], made)
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.TCGEN05_MMA])
+    return found
+
+
+def test_what_a_table_says_of_roles_is_an_assumption() -> None:
+    found = dispatched()
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.TABLES in found.assumptions
+    assert dispatched(assume=ALL_ASSUMPTIONS - {Assumption.TABLES}).status is Status.UNKNOWN
+
+
+COMMITTED = next(line for line in DISPATCHED.splitlines() if "tcgen05.commit" in line)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("0x02020202", "0x02020002"),
+        ("0x02020100", "%r6"),
+        ("writes:", "writes:\nst.shared.b8 [%r6], %r1;"),
+        ("[%r7+4092]", "[global_smem+4096]"),
+        (COMMITTED, ""),
+        (COMMITTED, COMMITTED.replace("%r3", "%r3+8")),
+        ("[%r3], 0;", "[%r3+8], 0;"),
+        ("multiplies:", "multiplies:\nst.shared.b32 [global_smem], %r0;"),
+    ],
+)
+def test_a_table_that_may_send_the_issuing_warp_to_another_role_proves_nothing(was: str, now: str) -> None:
+    assert dispatched((was, now)).status is Status.UNKNOWN
 
 
 RULES = {
