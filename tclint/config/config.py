@@ -209,6 +209,7 @@ ASSUMPTIONS = Kind(
                 "full-cta",
                 "read-only",
                 "allocated",
+                "tables",
                 "implied-fences",
                 "completed-reads",
                 "dependent",

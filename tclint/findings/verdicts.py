@@ -124,6 +124,9 @@ class Assumption(Enum):
     ALLOCATED = "allocated"
     """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
     which it writes an address, and threads that do not allocate load it only after the allocation."""
+    TABLES = "tables"
+    """Where warps branch by a number from a table in shared memory, they find one that the kernel stores there as a constant: none
+    loads it before, and nothing else writes there."""
     IMPLIED_FENCES = "implied-fences"
     """A CTA barrier, and a wait that acquires, order the ``tcgen05`` operations before and after them, as a ``tcgen05.fence`` at
     each side does (9.7.16.6.3)."""

@@ -1,9 +1,9 @@
 """How many bytes a tensor copy to shared memory writes at most, by where the copies of its phase begin.
 
 The box of a tensor copy is in its tensor map and not in the PTX. What its phase expects says how many bytes its copies write
-together. Where the distances from each of them to the next place at which a copy or an mbarrier begins are as many bytes
-together, in each phase, a proof assumes that each writes no more than its distance (:attr:`.Assumption.BOXES`). All copies of
-one tensor map must have one distance, since it has one box.
+together, each as often as threads execute it. All copies of one tensor map have one box: the least distance from one of them to
+the next place at which a copy or an mbarrier begins. Where these distances are as many bytes together as each phase expects, a
+proof assumes that no copy writes more (:attr:`.Assumption.BOXES`).
 
 So it must be known what a phase expects, and which copies it has: nothing else may expect bytes in it, and all of these copies are
 executed where the arrival is.
@@ -60,12 +60,31 @@ class Boxes:
 
     def _shared_out(self, total: int, copies: list[int]) -> dict[int, int]:
         """The bytes of each of the *copies* of a phase that expects *total*; nothing if they do not add up."""
-        gaps = {site: self._gap(site) for site in copies}
-        known = [gap for gap in gaps.values() if gap]
-        rest = total - sum(known)
-        found = {site: rest if gap is None else gap for site, gap in gaps.items()}
-        whole = sum(found.values()) == total and min(found.values()) > 0
-        return found if whole and len(known) >= len(copies) - 1 else {}
+        times = {site: self.model.views.context_of(site).threads.bit_count() for site in copies}
+        gaps = {site: self._distance(site) for site in copies}
+        known = sum(times[site] * gap for site, gap in gaps.items() if gap)
+        without = [site for site, gap in gaps.items() if gap is None]
+        if len(without) > 1 or (without and times[without[0]] > 1):
+            return {}
+        found = {site: total - known if gap is None else gap for site, gap in gaps.items()}
+        whole = sum(times[site] * size for site, size in found.items()) == total
+        return found if whole and min(found.values()) > 0 else {}
+
+    def _distance(self, copy: int) -> int | None:
+        """The least distance from a copy of the same tensor map to the next place, if the map never changes, or else from this copy;
+        None if there is no next place, 0 if it is not known."""
+        of = self._map(copy)
+        same = {copy} if of is None or self.values.varying_at(of) else self._of_map[of]
+        gaps = [self._gap(site) for site in same]
+        return 0 if 0 in gaps else min((gap for gap in gaps if gap), default=None)
+
+    @cached_property
+    def _of_map(self) -> Mapping[int | None, set[int]]:
+        """Tensor map -> its copies."""
+        found: dict[int | None, set[int]] = {}
+        for site in self._copies:
+            found.setdefault(self._map(site), set()).add(site)
+        return found
 
     @cached_property
     def _copies(self) -> list[int]:
@@ -91,7 +110,7 @@ class Boxes:
         loops = self.model.cfg.loops.values()
         here, there = (self.model.cfg.block_of[site] for site in (copy, arrival))
         in_step = all((here in loop) == (there in loop) for loop in loops)
-        return in_step and self.mbarriers.is_executed(copy, arrival)
+        return in_step and self.mbarriers.are_executed(copy, arrival)
 
     def _is_alone(self, arrival: int) -> bool:
         """Whether an arrival is all that its phase waits for, besides copies: one thread arrives once, and nothing else expects
@@ -105,12 +124,16 @@ class Boxes:
             return once and self.model.views.context_of(site).threads == threads
 
         if threads not in self._own:
-            self._own[threads] = (
-                self.mbarriers.found(admitted) if threads and threads & (threads - 1) == 0 else {}
-            )
+            alone = threads and threads & (threads - 1) == 0
+            self._own[threads] = self.mbarriers.found(admitted, self._by_one) if alone else {}
         places = (MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values())
         named = [at for at in places if self.mbarriers.may_name(arrival, at)]
         return bool(named) and all(at in self._own[threads] for at in named)
+
+    def _by_one(self, site: int) -> bool:
+        """Whether one thread executes an instruction, at most."""
+        threads = self.model.views.context_of(site).threads
+        return threads & (threads - 1) == 0
 
     def _expecting(self, copy: int) -> int | None:
         """The last instruction before a copy, on every path, that expects bytes on its mbarrier; None if there is none."""
@@ -132,17 +155,15 @@ class Boxes:
     # ------------------------------------------------------------ distances
 
     def _gap(self, site: int) -> int | None:
-        """The bytes from each place where a copy may begin to the next place; None if there is none, 0 if they are not known, or not
-        the same."""
+        """The least bytes from a place where a copy may begin to the next place; None if there is none, 0 if they are not known."""
         starts = self._starts.get(site, frozenset())
         if not starts or any(offset % self._alignment(site) for _, offset in starts):
             return 0
-        gaps = set[int]()
-        for variable, offset in starts:
-            later = (at - offset for name, at in self._places if name == variable and at > offset)
-            gaps |= {min(later, default=0)}
-        gaps -= {0}
-        return None if not gaps else gaps.pop() if len(gaps) == 1 else 0
+        later = (
+            min((at - offset for name, at in self._places if name == variable and at > offset), default=0)
+            for variable, offset in starts
+        )
+        return min(filter(None, later), default=None)
 
     def _alignment(self, site: int) -> int:
         """The bytes of which the place where a copy begins must be a multiple."""
@@ -163,13 +184,23 @@ class Boxes:
         return frozenset(found.union(*self._starts.values()))
 
     def _destinations(self, site: int) -> Iterator[Location]:
-        address = self.model.value(site, "destination")
-        terms, constant = self.values.linear(address) if address is not None else ((), 0)
-        variables = [v for t, f in terms if f == 1 and (v := self.values.variable(t)) is not None]
-        rest = self.values.total(tuple(t for t in terms if self.values.variable(t[0]) is None), constant)
-        offsets = self._all_of((rest,), site) if len(variables) == 1 else None
-        for offset in offsets or ():
-            yield variables[0].name, offset
+        """Where the threads that execute a copy may have it begin, in all iterations; nothing if that is not known."""
+        address, addresses = self.model.value(site, "destination"), self.values.addresses
+        form = None if address is None else addresses.over_iterations(address)
+        variable = None if form is None else self.values.variable(form.base)
+        if address is None or form is None or variable is None:
+            return
+        terms, constant = self.values.linear(address)
+        moving = tuple(
+            t for t in terms if self.values.variable(t[0]) is None and not addresses.is_index(t[0])
+        )
+        moves = self._all_of((self.values.total(moving, constant),), site)
+        if moves is None and form.count is not None and form.count <= MAX_NUMBERS:
+            moves = frozenset(form.offset + k * form.stride for k in range(form.count))
+            self.limits.pop(site, None)
+        indices = addresses.offsets(form.index, self.model.views.context_of(site).threads)
+        for index in indices or ():
+            yield from ((variable.name, index + move) for move in moves or ())
 
     # ------------------------------------------------------------ numbers
 

@@ -43,7 +43,7 @@ from tclint.verdicts.mma_checker import (
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_mbarriers import OwnMbarriers
-from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.paths import thread_assumptions
 from tclint.verdicts.rings import RingStates
 from tclint.verdicts.shared_order import barriers_of_all, converged
 from tclint.verdicts.tracked import Tracked
@@ -87,13 +87,14 @@ class Multiplications:
         self._invariant: dict[int, frozenset[int]] = {}
         self.counting: Counting = {}
         self._cleared: dict[tuple[int, int, Counters, Counters], bool] = {}
+        self._decided: dict[tuple[int, Counters], frozenset[tuple[int, int]]] = {}
         self._conditions: dict[frozenset[tuple[int, bool]], PathCondition] = {}
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needed = self.model.fact(path_assumptions)
+        needed = self.model.fact(thread_assumptions)
         if needed is None or not needed <= self.assume:
-            missing = "by a table or by registers that change" if needed is None else "without assumptions"
+            missing = "by registers that change" if needed is None else "without assumptions"
             return Outcome(
                 reasons=(Reason(None, f"which threads issue operations is not decided {missing}"),)
             )
@@ -188,9 +189,14 @@ class Multiplications:
             p = self._of_thread(self.values.before(register, at), thread)
             return p if p in self._worthwhile(thread) else None
 
+        def enters(block: int) -> bool:
+            return bool(self.model.reachability.threads_at.get(block, 0) >> thread & 1)
+
         own = self._own(thread)
-        locations = frozenset(own.values())
-        asked = ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
+        renewed = {at: on for at, on in own.items() if not self._mbarriers.once(at)}
+        locations, others = frozenset(own.values()), self._elsewhere(own, renewed)
+        asked = ThreadQuestions(decided, invariant, locations, enters, others, self.counting)
+        asked = asked._replace(renewed=frozenset(renewed.values()))
         waits = Progress(self.model.function, self.graph, asked).waits
         return asked._replace(observed=self._observed(thread, waits))
 
@@ -242,8 +248,7 @@ class Multiplications:
         """The phis on which the addresses of operations and of writes depend."""
         found = set[int]()
         for site in sites:
-            known = self.matrices.read(site) if site in self.operations else self.matrices.written(site)
-            for address, _ in known[0] if known is not None else ():
+            for address in self._addresses(site):
                 found |= self._bytes.rings.counters(address)
         return frozenset(found)
 
@@ -260,25 +265,48 @@ class Multiplications:
 
     def _clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
         """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
-        key = operation, use, first, then
+        key = operation, use, self._deciding(operation, first), self._deciding(use, then)
         if key not in self._cleared:
-            self._cleared[key] = self._is_clear(*key)
+            self._cleared[key] = self._is_clear(operation, use, dict(key[2]), dict(key[3]))
         return self._cleared[key]
 
-    def _is_clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
-        read, written = self.matrices.read(operation), self.matrices.written(use)
+    def _is_clear(self, operation: int, use: int, first: dict[int, int], then: dict[int, int]) -> bool:
+        read, written = self.matrices.read(operation), self._tracked.written(use)
         if read is None or written is None:
             return False
         needed = read[1] | written[1]
-        numbers, later = dict(first), dict(then)
         disjoint = needed <= self.assume and all(
-            self._bytes.disjoint_when(a, numbers, b, later, self._repeats)
-            for a in read[0]
-            for b in written[0]
+            self._bytes.disjoint_when(a, first, b, then, self._repeats) for a in read[0] for b in written[0]
         )
         if disjoint:
             self.assumed |= needed
         return disjoint
+
+    def _deciding(self, site: int, counters: Counters) -> frozenset[tuple[int, int]]:
+        """The numbers of the counters that decide the bytes of an instruction, or as many low bits of them as do."""
+        key = site, counters
+        if key not in self._decided:
+            self._decided[key] = frozenset(self._numbers(site, counters))
+        return self._decided[key]
+
+    def _numbers(self, site: int, counters: Counters) -> Iterator[tuple[int, int]]:
+        for counter, number in counters:
+            bits = self._decisive(site, counter)
+            if bits is None and isinstance(number, int):
+                yield counter, number
+            elif bits is not None and (isinstance(number, int) or bits <= number.known):
+                yield counter, (number if isinstance(number, int) else number.bits) & ((1 << bits) - 1)
+
+    def _decisive(self, site: int, counter: int) -> int | None:
+        """How many low bits of a counter decide the addresses of an instruction; None if all may."""
+        bits = [self._bytes.rings.decisive(a, counter, None) for a in self._addresses(site)]
+        known = [each for each in bits if each is not None]
+        return max(known, default=0) if len(known) == len(bits) else None
+
+    def _addresses(self, site: int) -> list[int]:
+        """The addresses of what an operation reads, or another instruction writes."""
+        known = self.matrices.read(site) if site in self.operations else self._tracked.written(site)
+        return [address for address, _ in known[0]] if known is not None else []
 
     def _explore(self, progress: Progress) -> States | None:
         """All states of a thread at the entry of each block; None if there are too many."""
@@ -317,7 +345,7 @@ class Multiplications:
                     for state, facts in now if i in uses else ():
                         if progress.executes(state, i) is not False:
                             reached.add(i)
-                            for need, clear in self._open(i, state, facts):
+                            for need, clear in self._open(i, state, facts, found):
                                 (held if clear else found).add(need)
                     if i in progress.affecting:
                         now = [later for state, facts in now for later in progress.after(state, facts, i)]
@@ -330,13 +358,16 @@ class Multiplications:
         return found, held, reached
 
     def _open(
-        self, at: int, state: Key, facts: Iterable[PendingMma]
+        self, at: int, state: Key, facts: Iterable[PendingMma], known: Collection[ProofObligation]
     ) -> Iterator[tuple[ProofObligation, bool]]:
-        """The obligations at an instruction in one state, and whether the bytes are others than those that are read."""
+        """The obligations at an instruction in one state, but those that are *known* to be open, and whether the bytes are others
+        than those that are read."""
         for fact in facts:
             for what in needs_at(self.instructions[fact.site], self.instructions[at]):
-                clear = what == "source" and self._clear(fact.site, at, fact.counters, state.counters)
-                yield ProofObligation(fact.site, at, what), clear
+                need = ProofObligation(fact.site, at, what)
+                if need not in known:
+                    clear = what == "source" and self._clear(fact.site, at, fact.counters, state.counters)
+                    yield need, clear
 
     # ------------------------------------------------------------ mbarriers
 
@@ -344,11 +375,19 @@ class Multiplications:
     def _mbarriers(self) -> OwnMbarriers:
         return OwnMbarriers(self.model.fact(Mbarriers))
 
+    @cached_property
+    def _tracked(self) -> Tracked:
+        return Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+
     def _own(self, thread: int) -> dict[MbarrierLocation, Location]:
         """The mbarriers at which nothing arrives but commits of *thread* alone, one for each phase, and whose bytes nothing else
-        writes."""
-        found = self._mbarriers.found(lambda site: self._mbarriers.commits(site, thread))
-        tracked = Tracked(AcrossThreads(self.model, self._bytes), self.assume)
+        writes. They are initialised once, or by this thread alone, which ends them as well."""
+        context = self.model.views.context_of
+        found = self._mbarriers.found(
+            lambda site: self._mbarriers.commits(site, thread),
+            lambda site: context(site).threads == 1 << thread,
+        )
+        tracked = self._tracked
         uniform, _ = self.model.fact(converged, frozenset(self.assume))
         barriers = barriers_of_all(uniform)
         found = {
@@ -359,11 +398,17 @@ class Multiplications:
         self.assumed |= tracked.assumed | uniform.assumed
         return found
 
-    def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
-        """The commits and waits that name none of the mbarriers *own*."""
-        sites = self.model.fact(Mbarriers).sites.items()
-        found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
-        return frozenset(site for site in found if not any(self._mbarriers.may_name(site, at) for at in own))
+    def _elsewhere(
+        self, own: Collection[MbarrierLocation], renewed: Collection[MbarrierLocation]
+    ) -> frozenset[int]:
+        """The commits and waits that name none of the mbarriers *own*, and what initialises or ends none of the *renewed* ones."""
+        may_name, found = self._mbarriers.may_name, set[int]()
+        for site, effects in self.model.fact(Mbarriers).sites.items():
+            bounds = effects.bounds_mbarrier
+            if bounds or effects.commits is not None or effects.awaits is Barrier.MBARRIER:
+                named = renewed if bounds else own
+                found |= set() if any(may_name(site, at) for at in named) else {site}
+        return frozenset(found)
 
     def _observed(self, thread: int, waits: Iterable[int]) -> frozenset[int]:
         """The commits on an mbarrier of this CTA for which a thread other than *thread* has one of these *waits*, or on a ring of

@@ -7,7 +7,8 @@ execution of that thread has another one. A state has what decides which phase o
 - the numbers of the registers from which addresses of mbarriers and parities are computed, as far as they follow from
   constants, so that the stages of a ring are distinguished;
 - for each mbarrier whose phases only commits of this thread complete, whether the number of these commits is odd, and how
-  many of the newest may not have completed (:class:`CommitPhase`);
+  many of the newest may not have completed (:class:`CommitPhase`). One that this thread initialises and ends by itself, as in each
+  iteration of a loop, has no phases before the one and after the other, which follows the last commit;
 - predicates that never change, with the truth that the thread has found them to have.
 
 **Completion** (PTX ISA 9.7.16.6.2.1.1, 9.7.16.12.1). A commit makes an mbarrier track the operations that its thread has
@@ -79,8 +80,8 @@ class Low(NamedTuple):
 Value = int | Low | Location
 
 
-Counters = frozenset[tuple[int, int]]
-"""Counter -> its number."""
+Counters = frozenset[tuple[int, int | Low]]
+"""Counter -> its number, or the low bits of it."""
 
 
 class CommitPhase(NamedTuple):
@@ -97,7 +98,7 @@ class Key(NamedTuple):
 
     numbers: frozenset[tuple[int, Value]] = frozenset()
     """Register -> what it holds, for those on which waits and commits still depend."""
-    counters: frozenset[tuple[int, int]] = frozenset()
+    counters: Counters = frozenset()
     """What :attr:`ThreadQuestions.counters` identify -> its number."""
     phases: frozenset[tuple[Location, CommitPhase]] = frozenset()
     known: frozenset[tuple[int, bool]] = frozenset()
@@ -110,7 +111,7 @@ class PendingMma(NamedTuple):
     site: int
     tracked: frozenset[tuple[Location, int]] = frozenset()
     """The mbarriers that track it, each with 1 if a later commit on it has followed, else 0."""
-    counters: frozenset[tuple[int, int]] = frozenset()
+    counters: Counters = frozenset()
     """The counters when it was issued."""
     handed: bool = False
     """Whether a commit that others wait for (:attr:`ThreadQuestions.observed`) has followed."""
@@ -138,13 +139,17 @@ class ThreadQuestions(NamedTuple):
     """What identifies the predicate in a register before an instruction, if it never changes and is worth knowing."""
     own: frozenset[Location]
     """The mbarriers with a count of 1, initialised once, at which nothing arrives but commits of this thread alone."""
+    enters: Callable[[int], bool]
+    """Whether the thread may enter a block."""
     elsewhere: frozenset[int]
-    """Commits and waits for other mbarriers."""
+    """Commits and waits for other mbarriers, and what initialises or ends others than those that are renewed."""
     counters: Mapping[int, Sequence[tuple[int, int]]]
     """Block -> counters that addresses depend on, each with the register that holds it when the block is entered."""
     observed: frozenset[int] = frozenset()
     """The commits on an mbarrier of the CTA that a wait of another thread names, which acquires and is repeated until it
     succeeds."""
+    renewed: frozenset[Location] = frozenset()
+    """Those of the mbarriers :attr:`own` that this thread alone initialises and ends, perhaps repeatedly."""
 
 
 class MmaQuestions(NamedTuple):
@@ -235,10 +240,13 @@ class Progress:
         return instruction.effects.commits == TCGEN05
 
     def _follows(self, at: int) -> bool:
-        """Whether an instruction is a commit, or a wait, and perhaps for one of the mbarriers that are followed."""
-        instruction = self.instructions[at]
+        """Whether an instruction is a commit, or a wait, and perhaps for one of the mbarriers that are followed, or perhaps
+        initialises or ends one that is renewed."""
+        effects = self.instructions[at].effects
         return at not in self.ask.elsewhere and (
-            self._commits(instruction) or instruction.effects.awaits is Barrier.MBARRIER
+            effects.commits == TCGEN05
+            or effects.awaits is Barrier.MBARRIER
+            or (effects.bounds_mbarrier and bool(self.ask.renewed))
         )
 
     def _slice(self, reachable: Iterable[int]) -> frozenset[int]:
@@ -368,6 +376,8 @@ class Progress:
                 facts = (facts - handed).union(fact._replace(handed=True) for fact in handed)
         if self._follows(at) and self._commits(instruction):
             key, facts = self._committed(key, facts, instruction)
+        elif self._follows(at) and instruction.effects.bounds_mbarrier:
+            key = self._bounded(key, instruction)
         for register in self.relevant.intersection(instruction.writes):
             number = self._evaluated(key, instruction, register)
             kept = frozenset(pair for pair in key.numbers if pair[0] != register)
@@ -380,9 +390,8 @@ class Progress:
         location = self._location(key, commit)
         phases = dict(key.phases)
         if location is None or location not in self.ask.own:  # it may be any of them
-            lost = {own: phases.get(own, CommitPhase())._replace(behind=LOST) for own in self.ask.own}
-            return key._replace(phases=frozenset(lost.items())), facts
-        odd, behind = phases.get(location, CommitPhase())
+            return self._losing(key, self.ask.own), facts
+        odd, behind = self._phase(key, location)
         phases[location] = CommitPhase(not odd, min(behind + 1, LOST))
         found = set[PendingMma]()
         for fact in facts:
@@ -391,6 +400,32 @@ class Progress:
                 tracked.add((location, 0))
             found.add(fact._replace(tracked=frozenset(tracked)))
         return key._replace(phases=frozenset(phases.items())), frozenset(found)
+
+    def _phase(self, key: Key, location: Location) -> CommitPhase:
+        """What is known of the phases of an mbarrier."""
+        none = CommitPhase(behind=LOST if location in self.ask.renewed else 0)
+        return dict(key.phases).get(location, none)
+
+    def _losing(self, key: Key, locations: Iterable[Location]) -> Key:
+        """The state in which the phases of these mbarriers are not known any more."""
+        lost = {each: self._phase(key, each)._replace(behind=LOST) for each in locations}
+        return key._replace(phases=frozenset({**dict(key.phases), **lost}.items()))
+
+    def _bounded(self, key: Key, bound: Instruction) -> Key:
+        """The state after what initialises or ends an mbarrier: it has no phases before, and none after, when nothing may arrive."""
+        location, phases = self._location(key, bound), dict(key.phases)
+        if location is None or location not in self.ask.own:  # it may be any of them
+            return self._losing(key, self.ask.renewed)
+        if location not in self.ask.renewed:
+            return key
+        begins = bound.effects.resource is Resource.MBARRIER_INIT
+        if begins is (location in phases) or (not begins and phases[location].behind):
+            return self._losing(key, (location,))
+        if begins:
+            phases[location] = CommitPhase()
+        else:
+            del phases[location]
+        return key._replace(phases=frozenset(phases.items()))
 
     def _tracks(self, commit: Instruction, fact: PendingMma) -> bool:
         """Whether an mbarrier tracks an operation that was issued before a commit."""
@@ -403,7 +438,7 @@ class Progress:
         location, parity = self._location(key, wait), self._operand(key, wait.role("parity"))
         if location is None or location not in self.ask.own or parity not in (0, 1):
             return key, facts
-        odd, behind = dict(key.phases).get(location, CommitPhase())
+        odd, behind = self._phase(key, location)
         completed_odd = parity == 0
         if behind == 1 and completed_odd is odd:
             left, done = 0, {(location, 0), (location, 1)}
@@ -464,7 +499,7 @@ class Progress:
     def followed(self, key: Key, block: int) -> Iterator[tuple[Edge, Key]]:
         """The edges by which the thread may leave a block, each with its state then."""
         last = self.graph.blocks[block][-1]
-        for edge in self.graph.successors[block]:
+        for edge in filter(lambda e: self.ask.enters(e.target), self.graph.successors[block]):
             truth = edge.value if edge.predicate < 0 else self._truth(key, edge.predicate, last)
             if truth is None:
                 then = self._knowing(key, edge.predicate, last, edge.value)
@@ -481,7 +516,7 @@ class Progress:
         for counter, register in self.ask.counters.get(block, ()):
             number = numbers.get(register)
             counters.pop(counter, None)
-            if isinstance(number, int):
+            if isinstance(number, (int, Low)):
                 counters[counter] = number
         kept = frozenset(pair for pair in key.numbers if pair[0] in live)
         return key._replace(numbers=kept, counters=frozenset(counters.items()))

@@ -128,28 +128,34 @@ class OwnMbarriers:
         )
 
     def is_executed(self, site: int, use: int) -> bool:
-        """Whether one thread certainly executes *site* where *use* is executed: in one launch, or in one iteration of the loop
-        that has both.
+        """Whether one thread certainly executes *site* where *use* is executed, as :meth:`are_executed` says it."""
+        threads = self.model.views.context_of(site).threads
+        return threads & (threads - 1) == 0 and self.are_executed(site, use)
 
-        Its number alone decides that, or what decides the use as well: the same branches, if all threads take them alike, and if
-        it is the thread of the use, any branches and predicates.
+    def are_executed(self, site: int, use: int) -> bool:
+        """Whether all threads that may execute *site* certainly do where *use* is executed: in one launch, or in one iteration of the
+        loop that has both.
+
+        Their numbers alone decide that, or what decides the use as well: the same branches and predicates, if all threads take them
+        alike, and if one thread executes both, any.
         """
         context = self.model.views.context_of
         threads = context(site).threads
-        if not threads or threads & (threads - 1):
+        if not threads:
             return False
+        alone = threads & (threads - 1) == 0 and context(use).threads == threads
         here, there = self.cfg.block_of[site], self.cfg.block_of[use]
-        common, given = self.cfg.control_dependences(there), set[Literal]()
-        if context(use).threads == threads:
-            given.update(self._literals(use, filter(self._passed_to(there), common)))
-        else:
+        common, shared = self.cfg.control_dependences(there), self.values.addresses.is_shared
+        literals = self._literals(use, filter(self._passed_to(there), common))
+        given = {(p, truth) for p, truth in literals if alone or shared(p)}
+        if not alone:
             common = [edge for edge in common if self._is_taken_alike(edge)]
         deciding = frozenset(self.cfg.control_dependences(here)) - {*common}
         if any(edge.predicate < 0 for edge in deciding):
             return False
         for p, truth in self._literals(site, deciding):
             mask = self.values.mask(p if truth else self.values.negate(p))
-            if (p, truth) not in given and (mask is None or mask & threads == 0):
+            if (p, truth) not in given and (mask is None or threads & ~mask):
                 return False
         return True
 

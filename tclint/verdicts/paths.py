@@ -1,7 +1,8 @@
 """What a proof takes for granted when it searches for a feasible path.
 
-The search rests on :mod:`tclint.values`, some of whose assumptions no proof may name: what a table in memory dispatches,
-and special registers that change while a thread runs. A kernel with these is not searched.
+The search rests on :mod:`tclint.values`, some of whose assumptions no proof may name: that special registers do not change while
+a thread runs. A kernel with these is not searched, and neither is one that dispatches roles by a table in memory, because a search
+ends there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tclint.ir.cfg import CFG
 from tclint.ir.nodes import specials
 from tclint.isa.effects import Exchange, Resource
 
-__all__ = ["PATH_ASSUMPTIONS", "RelevantSites", "path_assumptions", "value_assumptions"]
+__all__ = ["PATH_ASSUMPTIONS", "RelevantSites", "path_assumptions", "thread_assumptions", "value_assumptions"]
 
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
@@ -22,11 +23,22 @@ _CHANGING = frozenset(("%warpid", "%nwarpid", "%smid", "%nsmid"))
 
 def path_assumptions(model: Kernel) -> frozenset[Assumption] | None:
     """The assumptions of a search in the kernel of *model*; None if it would need others."""
-    if model.reachability.dispatchers:
-        return None
+    return None if model.reachability.dispatchers else thread_assumptions(model)
+
+
+def thread_assumptions(model: Kernel) -> frozenset[Assumption] | None:
+    """What it rests on which threads of a kernel get to an instruction; None if special registers that change decide.
+
+    No search passes a block that dispatches roles, so what follows paths beyond one needs no more than this.
+    """
     read = {s.name for instruction in model.function.instructions for s in specials(instruction.operands)}
     assumed = value_assumptions(model)
-    return PATH_ASSUMPTIONS | assumed if assumed is not None and read.isdisjoint(_CHANGING) else None
+    if assumed is None or not read.isdisjoint(_CHANGING):
+        return None
+    reachability = model.reachability
+    resolved = reachability.dispatchers - reachability.unresolved_dispatchers
+    tables = (Assumption.TABLES,) if resolved else ()
+    return PATH_ASSUMPTIONS | assumed | {*tables}
 
 
 def value_assumptions(model: Kernel) -> frozenset[Assumption] | None:

@@ -366,11 +366,15 @@ class Tracked:
             self.across.bytes.definitions.dominate(register, site) for register in registers(operand)
         ):
             return None
-        written = self._box(site) or self.across.bytes.matrices.written(site)
+        written = self.written(site)
         if written is None or not written[1] <= self.assume:
             return None
         self.assumed |= written[1]
         return written[0]
+
+    def written(self, site: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
+        """The bytes of shared memory that an instruction writes at most, and what that rests on; None if they are unknown."""
+        return self._box(site) or self.across.bytes.matrices.written(site)
 
     def _box(self, site: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
         """The bytes that a tensor copy writes by the distances between copies; None if these do not say it."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tclint.analyses.model import KernelModel
+from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Function
 from tclint.verdicts import mma as module_of_prover
@@ -487,6 +488,66 @@ def test_another_thread_ends_an_mbarrier_after_a_barrier(body: str, after: str, 
     assert mma(f"{PROVED['waited for']}\n{body}", after=after).status is status
 
 
+INIT = "mbarrier.init.shared::cta.b64 [%r8], 1;"
+UNMADE = START.replace(f"{INIT}\n", "")
+"""Without an initialisation of the first mbarrier."""
+RENEWED = f"top:\n{INIT}\n{MMA}\n{COMMIT}\n{wait()}\n{LD}\n{INVAL}\nadd.s32 %r11, %r11, 1;\nsetp.lt.s32 %p3, %r11, %r9;\n@%p3 bra top;"
+"""In each iteration, the issuing thread initialises the mbarrier, waits for the first phase, and ends it."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "status"),
+    [
+        ("", "", Status.PROVED),
+        (INVAL, f"{MMA}\n{COMMIT}\n{wait('1', label='v')}\n{LD}\n{INVAL}", Status.PROVED),
+        ("top:", f"{INIT}\n{MMA}\n{COMMIT}\n{wait(label='v')}\n{LD}\n{INVAL}\ntop:", Status.PROVED),
+        ("top:", f"{INIT}\n{COMMIT}\n{wait(label='v')}\n{INVAL}\ntop:", Status.PROVED),
+        (INVAL, "", Status.UNKNOWN),
+        (INVAL, f"@%p5 {INVAL}", Status.UNKNOWN),
+        (INVAL, INVAL.replace("[%r8]", "[%r8+8]"), Status.UNKNOWN),
+        (f"{LD}\n{INVAL}", f"{INVAL}\n{LD}", Status.PROVED),
+        (f"{wait()}\n{LD}\n{INVAL}", f"{INVAL}\n{LD}", Status.UNKNOWN),
+        (INVAL, f"{MMA}\n{COMMIT}\n{INVAL}", Status.UNKNOWN),
+        (f"{MMA}\n", f"{COMMIT}\n{INVAL}\n{INIT}\n{MMA}\n", Status.UNKNOWN),
+        (INIT, f"@%p5 {INIT}", Status.UNKNOWN),
+        (f"{INIT}\n{MMA}\n{COMMIT}", f"{MMA}\n{COMMIT}\n{INIT}", Status.UNKNOWN),
+        (INIT, f"{INIT}\n{INIT}", Status.UNKNOWN),
+        (INIT, f"ld.shared.b32 %r15, [%r3];\n{INIT}\n{INIT.replace('%r8', '%r15')}", Status.UNKNOWN),
+        (INIT, INIT.replace("1;", "2;"), Status.UNKNOWN),
+        (INVAL, f"{FLIP}\n{INVAL}\n", Status.PROVED),
+        ("[%r8], 0;", "[%r8], %r20;", Status.PROVED),
+        ("[%r8], 0;\n@!%p2 bra w;", f"[%r8], %r20;\n@!%p2 bra w;\n{FLIP}", Status.UNKNOWN),
+        (INVAL, f"{CLOBBERED}\n{INVAL}", Status.UNKNOWN),
+        (INVAL, f"{INVAL}\n{CLOBBERED}", Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_thread_may_renew_the_mbarrier_of_its_commits(was: str, now: str, status: Status) -> None:
+    assert was in RENEWED
+    found = mma(RENEWED.replace(was, now, 1), start=UNMADE)
+    assert found.status is status, found.reasons
+
+
+@pytest.mark.parametrize("by", [f"setp.eq.s32 %p6, %r1, 32;\n@%p6 {INIT}", f"{INVAL}", f"{INIT}"])
+def test_an_mbarrier_that_another_thread_may_renew_completes_nothing(by: str) -> None:
+    assert mma(f"{RENEWED}\nret;", start=UNMADE).status is Status.PROVED
+    assert mma(f"{RENEWED}\nret;", start=UNMADE, after=by).status is Status.UNKNOWN
+
+
+def test_low_bits_of_a_counter_distinguish_stages() -> None:
+    """The counter grows without end, and the two low bits of it select a stage of 32 KB."""
+    counted = STAGES.replace("shl.b32 %r30, %r21, 15;", "and.b32 %r30, %r21, 3;\nshl.b32 %r30, %r30, 15;")
+    counted = counted.replace("setp.gt.s32 %p6, %r32, 2;\nselp.b32 %r32, 0, %r32, %p6;\n", "")
+    assert counted.count("%p6") == 0
+    filled = counted.replace(
+        "shl.b32 %r33, STAGE, 15;",
+        "add.s32 %r33, %r21, NEXT;\nand.b32 %r33, %r33, 3;\nshl.b32 %r33, %r33, 15;",
+    )
+    for ahead, status in ((1, Status.PROVED), (3, Status.PROVED), (0, Status.UNKNOWN), (4, Status.UNKNOWN)):
+        assert mma(filled.replace("NEXT", str(ahead)), shared=LARGE).status is status, ahead
+    wider = filled.replace("NEXT", "1").replace("and.b32 %r33, %r33, 3", "and.b32 %r33, %r33, 63")
+    assert mma(wider, shared=LARGE).status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize(("between", "status"), [("bar.sync 0;", Status.PROVED), ("", Status.UNKNOWN)])
 def test_what_is_written_after_a_barrier_that_no_use_follows_does_not_matter(
     between: str, status: Status
@@ -560,6 +621,41 @@ cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r
     assert found.status is status, found.reasons
     if status is Status.PROVED:
         assert Assumption.BOXES in found.assumptions
+
+
+BY_TWO_WARPS = """and.b32 %r40, %r1, 31;
+setp.eq.s32 %p6, %r40, 0;
+setp.lt.s32 %p7, %r1, 64;
+and.pred %p6, %p6, %p7;
+and.b32 %r41, %r1, 32;
+shl.b32 %r41, %r41, 3;
+add.s32 %r41, %r3, %r41;
+@!%p0 mbarrier.init.shared::cta.b64 [done], 1;
+bar.sync 0;
+@!%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [done], 512;
+@%p6 cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r41], [%rd1, {%r9}], [done];"""
+"""Two warps copy half of 512 bytes each, which the mbarrier of the commits follows."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "status"),
+    [
+        ("", "", Status.PROVED),
+        ("512;", "768;", Status.UNKNOWN),
+        ("%r1, 64", "%r1, 96", Status.UNKNOWN),
+        ("and.pred %p6, %p6, %p7", "and.pred %p6, %p6, %p5", Status.UNKNOWN),
+        ("%r41, 3;", "%r41, 4;", Status.UNKNOWN),
+        ("[done], 512;", "[done], 512;\n@!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [done], 256;", Status.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_the_threads_of_a_tensor_copy_share_what_its_phase_expects(
+    was: str, now: str, status: Status
+) -> None:
+    assert was in BY_TWO_WARPS
+    start = START.replace("mov.u32 %r8, done;", "mov.u32 %r8, tile;\nadd.u32 %r8, %r8, 512;")
+    start = start.replace("@%p0 bra others;", f"{BY_TWO_WARPS.replace(was, now)}\n@%p0 bra others;")
+    found = mma(f"{MMA}\n{COMMIT}\n{wait()}\n{LD}", start=start)
+    assert found.status is status, found.reasons
 
 
 @pytest.mark.parametrize(
@@ -763,6 +859,97 @@ def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
     found = mma(body, start=START.replace("@%p0 bra others;", ""))
     assert found.status is Status.PROVED, found.reasons
     assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
+
+
+DISPATCHED = """.extern .shared .align 1024 .b8 global_smem[];
+.visible .entry k(.param .u64 a)
+.reqntid 256
+{
+.reg .pred %p<9>;
+.reg .b32 %r<16>;
+.reg .b64 %rd<9>;
+mov.u32 %r0, %tid.x;
+shr.u32 %r1, %r0, 5;
+shfl.sync.idx.b32 %r1, %r1, 0, 31, -1;
+mov.u32 %r2, global_smem;
+add.s32 %r3, %r2, 4104;
+ld.param.u64 %rd1, [a];
+setp.ne.s32 %p1, %r0, 0;
+@!%p1 mbarrier.init.shared::cta.b64 [%r3], 1;
+bar.sync 0;
+ld.shared.b32 %r5, [global_smem+4112];
+setp.gt.u32 %p2, %r1, 3;
+@%p2 bra dispatch;
+st.shared.b32 [global_smem+4096], 0x02020100;
+barrier.sync 1;
+waits:
+mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r3], 0;
+@!%p3 bra waits;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5];
+tcgen05.wait::ld.sync.aligned;
+st.shared.b32 [global_smem+4096], 0x02020202;
+barrier.sync 1;
+ret;
+dispatch:
+barrier.sync 1;
+add.s32 %r7, %r2, %r1;
+ld.shared.b8 %r8, [%r7+4092];
+targets: .branchtargets writes, multiplies, end;
+brx.idx %r8, targets;
+writes:
+st.shared.b32 [global_smem], %r0;
+bra dispatch;
+multiplies:
+elect.sync _|%p5, -1;
+mov.u32 %r9, 136314896;
+mov.u64 %rd5, %rd1;
+@%p5 tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd5, %rd5, %r9, %p1;
+@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];
+bra dispatch;
+end:
+ret;
+}
+"""
+"""Warp 4 writes what the multiplication of warp 5 reads, each in a role that a table says."""
+
+
+def dispatched(*changes: tuple[str, str], assume: frozenset[Assumption] = ALL_ASSUMPTIONS) -> Verdict:
+    text = DISPATCHED
+    for was, now in changes:
+        assert was in text
+        text = text.replace(was, now)
+    made = built(f".version 8.7\n.target sm_100a\n.address_size 64\n{text}")
+    assert not made.errors, made.errors
+    model = KernelModel(made.functions[-1], made)
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.TCGEN05_MMA])
+    return found
+
+
+def test_what_a_table_says_of_roles_is_an_assumption() -> None:
+    found = dispatched()
+    assert found.status is Status.PROVED, found.reasons
+    assert Assumption.TABLES in found.assumptions
+    assert dispatched(assume=ALL_ASSUMPTIONS - {Assumption.TABLES}).status is Status.UNKNOWN
+
+
+COMMITTED = next(line for line in DISPATCHED.splitlines() if "tcgen05.commit" in line)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("0x02020202", "0x02020002"),
+        ("0x02020100", "%r6"),
+        ("writes:", "writes:\nst.shared.b8 [%r6], %r1;"),
+        ("[%r7+4092]", "[global_smem+4096]"),
+        (COMMITTED, ""),
+        (COMMITTED, COMMITTED.replace("%r3", "%r3+8")),
+        ("[%r3], 0;", "[%r3+8], 0;"),
+        ("multiplies:", "multiplies:\nst.shared.b32 [global_smem], %r0;"),
+    ],
+)
+def test_a_table_that_may_send_the_issuing_warp_to_another_role_proves_nothing(was: str, now: str) -> None:
+    assert dispatched((was, now)).status is Status.UNKNOWN
 
 
 RULES = {

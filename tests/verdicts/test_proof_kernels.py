@@ -200,6 +200,17 @@ def test_copies_one_of_which_may_be_skipped_do_not_share_the_bytes_of_a_phase(
     assert two_boxes(changes).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(("of", "status"), [("%rd1", Status.PROVED), ("%rd2", Status.UNKNOWN)])
+def test_copies_of_one_tensor_map_have_the_least_of_their_distances(of: str, status: Status) -> None:
+    """The mbarrier is 1024 bytes after the second copy."""
+    moved = {
+        ".shared .align 8 .b64 mbarrier;": "",
+        SECOND: SECOND.replace("%rd2", of),
+        "mbarrier]": "tile+1536]",
+    }
+    assert two_boxes(moved).status is status
+
+
 @pytest.mark.parametrize(
     ("count", "before"),
     [(1, EXPECTING), (2, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [mbarrier], 1024;")],
