@@ -190,7 +190,7 @@ def _short_of_one(each: ShapedConflict) -> bool:
     """Whether the last wait on the path would complete the copy if one more group had been committed before the wait."""
     model, conflict = each.model, each.conflict
     depth = model.solution(CopyGroups)[0].left[_waits(model, conflict)[-1]]
-    return conflict.path.state + 1 >= depth
+    return bool(conflict.path.state + 1 >= depth)
 
 
 def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:

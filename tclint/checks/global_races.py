@@ -16,8 +16,6 @@ from tclint.analyses.cta_shapes import ShapedConflict
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
 from tclint.analyses.global_races import (
     GlobalByWarps,
-    GlobalReadsSince,
-    GlobalWritesSince,
     exchanges,
     in_larger_ctas,
 )
@@ -70,7 +68,7 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
     )
 
 
-@check(MO009, analyses=(GlobalByWarps, GlobalReadsSince, GlobalWritesSince))
+@check(MO009, analyses=(GlobalByWarps,))
 def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
     few = model.values.threads <= WARP or model.values.is_alone

@@ -23,6 +23,7 @@ from tclint.analyses.mbarrier_addresses import (
 )
 from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._mbarrier_objects import MbarrierObjects
 from tclint.checks._repairs import barrier_after, barrier_between
@@ -43,7 +44,7 @@ MB002 = RuleId("MB002")
 MB009 = RuleId("MB009")
 
 
-@check(MB002, MB009, analyses=(MbarrierAddresses, HappensBefore, Replay))
+@check(MB002, MB009, analyses=(MbarrierAddresses, HappensBefore, ObjectNames, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
     known = model.fact(MbarrierObjects)
