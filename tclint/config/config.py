@@ -211,6 +211,7 @@ ASSUMPTIONS = Kind(
                 "allocated",
                 "implied-fences",
                 "completed-reads",
+                "in-bounds",
                 "dependent",
                 "none",
             ]

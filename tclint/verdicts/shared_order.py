@@ -45,6 +45,7 @@ from tclint.verdicts.epochs import (
     uniform_if_stable,
     untracked,
 )
+from tclint.verdicts.extents import Extents
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.phases import Kind, Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
@@ -99,10 +100,12 @@ class SharedOrder:
         stable: frozenset[int] = frozenset(),
         *,
         fenced: bool = False,
+        most: int | None = None,
     ) -> None:
         """*stable* are the loads that are taken for uniform; with *fenced*, a proxy fence is taken to follow the completion of
-        what mbarriers track."""
+        what mbarriers track, and a CTA to have no more than *most* threads."""
         self.model, self.assume, self.stable, self.fenced = model, frozenset(assume), stable, fenced
+        self.everyone = T.full(min(model.values.threads, most or model.values.threads))
         self.function, self.cfg, self.values = model.function, model.cfg, model.values
         self.assumed: set[Assumption] = set()
         self.order = sorted(self.cfg.order)
@@ -183,6 +186,18 @@ class SharedOrder:
         """What is asked about operations that mbarriers track."""
         found = self.tracked.questions
         return found._replace(proxies=False) if self.fenced else found
+
+    @cached_property
+    def admitted(self) -> int | None:
+        """The threads that variables admit, if that may be assumed and are fewer than the directives admit."""
+        may = Assumption.IN_BOUNDS in self.assume and self.uniform.by_index and self.across.in_one_row
+        if not may or self.function.threads is not None:
+            return None
+        of, levels = self.uniform.of, self.uniform.levels
+        extents = Extents(self.model, of, levels, self.uniform.holding, self.across.is_index)
+        return extents.most_threads(
+            (each.site, self.across.bytes.of(each.site) or ()) for each in self._accesses
+        )
 
     @property
     def completes_reads(self) -> bool:
@@ -381,7 +396,7 @@ class SharedOrder:
         """What the checker asks."""
         return OrderQuestions(
             self._disjoint,
-            T.full(self.values.threads),
+            self.everyone,
             self._holding,
             self.across.counting.after,
             self._defined,
@@ -473,16 +488,21 @@ def converged(model: KernelModel, assume: frozenset[Assumption]) -> tuple[Conver
 
 
 def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
-    """What is proved of accesses of different threads to shared memory."""
+    """What is proved of accesses of different threads to shared memory, if need be under assumptions about this class alone."""
     order = SharedOrder(model, assume)
     found = order.outcome()
     if found.reasons and (other := _with_uniform_loads(model, assume)) is not None:
         order, again = other, other.outcome()
         found = found if again.reasons else again
+    needed = set[Assumption]()
     if found.reasons and order.completes_reads:
-        needed = Assumption.COMPLETED_READS
-        again = SharedOrder(model, assume, order.stable, fenced=True).outcome()
-        found = found if again.reasons else replace(again, assumptions=again.assumptions | {needed})
+        needed.add(Assumption.COMPLETED_READS)
+    if found.reasons and order.admitted is not None:
+        needed.add(Assumption.IN_BOUNDS)
+    if needed:
+        fenced = Assumption.COMPLETED_READS in needed
+        again = SharedOrder(model, assume, order.stable, fenced=fenced, most=order.admitted).outcome()
+        found = found if again.reasons else replace(again, assumptions=again.assumptions | needed)
     return found
 
 
