@@ -17,6 +17,7 @@ from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import CompletionTransfer, Refused
 from tclint.verdicts.convergence import Convergence
@@ -397,7 +398,7 @@ class SharedOrder:
         return OrderQuestions(
             self._disjoint,
             self.everyone,
-            self._holding,
+            self._admitting,
             self.across.counting.after,
             self._defined,
             self._phases,
@@ -408,12 +409,27 @@ class SharedOrder:
         phi = self.values.phi(counter)
         return phi.block, phi.register
 
-    def _holding(self, register: int, at: int, numbers: Numbers, counters: Counters) -> T.Threads | None:
-        """The threads in which a predicate is true just before an instruction, where counters have these *numbers*."""
+    def _admitting(
+        self, register: int, at: int, value: bool, numbers: Numbers, counters: Counters
+    ) -> T.Threads:
+        """The threads in which a predicate may have a *value* just before an instruction, where counters have these *numbers*."""
         predicate = self.values.before(register, at)
-        if not numbers or not self.across.bytes.definitions.dominate(register, at):
-            return self.uniform.threads_where(predicate)
-        return self.uniform.threads_where(self.across.counting.at(predicate, numbers, counters))
+        if numbers and self.across.bytes.definitions.dominate(register, at):
+            predicate = self.across.counting.at(predicate, numbers, counters)
+        return self._may_be(predicate, value)
+
+    def _may_be(self, predicate: int, value: bool) -> T.Threads:
+        """The threads in which a *predicate* may have a *value*, by what their index decides of it: ``tid == 0 && flag``."""
+        threads = self.uniform.threads_where(predicate)
+        if threads is not None:
+            return threads if value else ~threads
+        node = self.values.node(predicate)
+        if type(node) is Negation:
+            return self._may_be(node.operand, not value)
+        if type(node) is Logic and node.name in ("and", "or"):
+            left, right = (self._may_be(each, value) for each in node.operands)
+            return left & right if (node.name == "and") is value else left | right
+        return self.everyone
 
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
