@@ -38,16 +38,19 @@ class Extents:
         """Block whose branch may differ between threads -> the blocks that it decides."""
 
     def most_threads(self, accesses: Iterable[tuple[int, Iterable[MemoryRange]]]) -> int | None:
-        """The threads of the largest CTA of whole warps that makes none of *accesses*, an instruction and its bytes each,
-        outside its variable; None if any may, or if a warp is too large."""
+        """The threads of the largest CTA of whole warps that makes none of *accesses*, an instruction and its bytes each, beyond
+        the end of its variable.
+
+        None if any CTA may, if two warps are too many, or if a thread accesses what precedes a variable, which no size admits.
+        """
         every = T.full(self.values.threads)
         outside = 0
         for site, ranges in accesses:
             threads = self._certainly(site)
             for each in ranges if threads else ():
                 outside |= self._outside(each, threads)
-        first = (outside & -outside & every).bit_length() - 1
-        return first // WARP * WARP or None if outside else None
+        most = ((outside & -outside & every).bit_length() - 1) // WARP * WARP
+        return most if most > WARP else None
 
     def _certainly(self, site: int) -> T.Threads:
         """Threads that execute an instruction if they exist, and if conditions that all threads share hold."""
@@ -70,7 +73,8 @@ class Extents:
         return threads
 
     def _outside(self, of: MemoryRange, threads: T.Threads) -> T.Threads:
-        """Those of *threads* that access bytes which are not in the variable that their address is based on."""
+        """Those of *threads* that access bytes beyond the end of the variable that their address is based on; all threads if
+        one accesses what precedes it."""
         terms, offset = self.values.linear(of[0])
         bases = [t for t, factor in terms if factor == 1 and self.values.variable(t) is not None]
         variable = self.values.variable(bases[0]) if len(bases) == 1 else None
@@ -80,6 +84,8 @@ class Extents:
             return 0
         found = 0
         for number, who in T.numbers(planes, threads):
-            if number < 0 or number + of[1] > variable.size:
+            if number < 0:
+                return T.full(self.values.threads)
+            if number + of[1] > variable.size:
                 found |= who
         return found

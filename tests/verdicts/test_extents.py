@@ -15,6 +15,7 @@ SHARED = """.shared .align 4 .b32 first[128];
 .shared .align 4 .b32 second[128];
 .shared .align 4 .b32 more[129];
 .shared .align 4 .b32 few[16];
+.shared .align 4 .b32 single[32];
 .shared .align 4 .b32 warps[4];
 .shared .align 4 .b32 last;
 .extern .shared .align 16 .b8 dynamic[];"""
@@ -78,6 +79,10 @@ UNKNOWN = {
         f"ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\n{skipped('%p6', FIRST)}\n{LAST}"
     ),
     "fewer than a warp": f"st.shared.b32 [%r13], %r9;\n{LAST}",
+    "one warp": f"mov.u32 %r20, single;\nadd.s32 %r20, %r20, %r2;\nst.shared.b32 [%r20], %r9;\n{LAST}",
+    "what precedes the variable, of later threads": (
+        f"{FIRST}\n{LAST}\nsetp.lt.s32 %p6, %r1, 64;\n" + skipped("%p6", "ld.shared.b32 %r50, [%r4+-600];")
+    ),
     "a variable without a size": "st.shared.b32 [%r11], %r9;\nld.shared.b32 %r50, [%r10+512];",
     "a word before the variable": f"{FIRST.replace(']', '+-4]')}\n{LAST}",
     "a place that memory decides": (
