@@ -212,6 +212,7 @@ ASSUMPTIONS = Kind(
                 "tables",
                 "implied-fences",
                 "completed-reads",
+                "in-bounds",
                 "dependent",
                 "none",
             ]

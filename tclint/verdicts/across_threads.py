@@ -64,7 +64,7 @@ class AcrossThreads:
     def __init__(self, model: Kernel, bytes: AccessedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self.counting = Counting(model, bytes.rings, bytes.definitions)
-        self._guards = Guards(model, bytes.definitions, self._is_index)
+        self._guards = Guards(model, bytes.definitions, self.is_index)
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
@@ -139,7 +139,7 @@ class AcrossThreads:
     def _strided_apart(self, a: MemoryRange, b: MemoryRange) -> bool:
         """Whether threads access elements of their own, as many apart as the CTA has threads, in whatever iterations."""
         first, then = self._strides.elements(a[0]), self._strides.elements(b[0])
-        if first is None or then is None or first[:2] != then[:2] or not self._in_one_row:
+        if first is None or then is None or first[:2] != then[:2] or not self.in_one_row:
             return False
         distance = then.offset - first.offset
         return elements_apart(abs(first.element), a[1], distance, b[1]) and all(
@@ -147,7 +147,7 @@ class AcrossThreads:
         )
 
     @cached_property
-    def _in_one_row(self) -> bool:
+    def in_one_row(self) -> bool:
         """Whether each thread has an index ``%tid.x`` of its own."""
         planes = self.values.bit_slices(self._strides.index)
         threads = T.full(self.values.threads)
@@ -230,11 +230,11 @@ class AcrossThreads:
     def _split(self, address: int, view: View) -> AddressForm | None:
         """The parts of an address; None if they are unknown."""
         form = self.values.addresses.decomposed(
-            address, self._is_index, lambda term: self._is_shared(term, view), lambda term: True
+            address, self.is_index, lambda term: self._is_shared(term, view), lambda term: True
         )
         return None if self.values.bit_slices(form.index) is None else form
 
-    def _is_index(self, value: int) -> bool:
+    def is_index(self, value: int) -> bool:
         """Whether the index of the thread alone decides a value."""
         if value not in self._by_index:
             pure = index_alone(self.values, value)
@@ -274,7 +274,7 @@ class AcrossThreads:
         """Whether several threads may store to one address that their index decides, but for what all threads share."""
         for address, _ in self.bytes.of(site) or ():
             own = self.values.total(
-                tuple(t for t in self.values.linear(address)[0] if self._is_index(t[0])), 0
+                tuple(t for t in self.values.linear(address)[0] if self.is_index(t[0])), 0
             )
             planes = self.values.bit_slices(own)
             if planes is not None and any(

@@ -244,8 +244,8 @@ class OrderQuestions(NamedTuple):
     """Whether two accesses of different threads have no byte in common."""
     everyone: int
     """All threads that a CTA may have, one bit for each."""
-    holding: Callable[[int, int, Numbers, Counters], int | None]
-    """The threads in which a register is true just before an instruction, if their index and the counters alone decide."""
+    admitting: Callable[[int, int, bool, Numbers, Counters], int]
+    """The threads in which a register may have a value just before an instruction, by their index and the counters."""
     counted: Callable[[Edge, Numbers, Counters], Collection[Numbers] | None]
     """What the counters may be after an edge; None if one of them is not known."""
     defined: Callable[[int], tuple[int, int]]
@@ -599,8 +599,9 @@ class Walk:
 
     def _narrowed(self, threads: int, at: int, register: int, value: bool, numbers: Numbers) -> int:
         """Those of *threads* in which a predicate may have a *value* just before an instruction; all for the register -1."""
-        mask = self.ask.holding(register, at, numbers, self.certificate.counters) if register >= 0 else None
-        return threads if mask is None else threads & (mask if value else ~mask)
+        if register < 0:
+            return threads
+        return threads & self.ask.admitting(register, at, value, numbers, self.certificate.counters)
 
     # ------------------------------------------------------------ pairs
 

@@ -17,6 +17,7 @@ from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import CompletionTransfer, Refused
 from tclint.verdicts.convergence import Convergence
@@ -45,6 +46,7 @@ from tclint.verdicts.epochs import (
     uniform_if_stable,
     untracked,
 )
+from tclint.verdicts.extents import Extents
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.phases import Kind, Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
@@ -99,10 +101,12 @@ class SharedOrder:
         stable: frozenset[int] = frozenset(),
         *,
         fenced: bool = False,
+        most: int | None = None,
     ) -> None:
         """*stable* are the loads that are taken for uniform; with *fenced*, a proxy fence is taken to follow the completion of
-        what mbarriers track."""
+        what mbarriers track, and a CTA to have no more than *most* threads."""
         self.model, self.assume, self.stable, self.fenced = model, frozenset(assume), stable, fenced
+        self.everyone = T.full(min(model.values.threads, most or model.values.threads))
         self.function, self.cfg, self.values = model.function, model.cfg, model.values
         self.assumed: set[Assumption] = set()
         self.order = sorted(self.cfg.order)
@@ -183,6 +187,18 @@ class SharedOrder:
         """What is asked about operations that mbarriers track."""
         found = self.tracked.questions
         return found._replace(proxies=False) if self.fenced else found
+
+    @cached_property
+    def admitted(self) -> int | None:
+        """The threads that variables admit, if that may be assumed and are fewer than the directives admit."""
+        may = Assumption.IN_BOUNDS in self.assume and self.uniform.by_index and self.across.in_one_row
+        if not may or self.function.threads is not None:
+            return None
+        of, levels = self.uniform.of, self.uniform.levels
+        extents = Extents(self.model, of, levels, self.uniform.holding, self.across.is_index)
+        return extents.most_threads(
+            (each.site, self.across.bytes.of(each.site) or ()) for each in self._accesses
+        )
 
     @property
     def completes_reads(self) -> bool:
@@ -381,8 +397,8 @@ class SharedOrder:
         """What the checker asks."""
         return OrderQuestions(
             self._disjoint,
-            T.full(self.values.threads),
-            self._holding,
+            self.everyone,
+            self._admitting,
             self.across.counting.after,
             self._defined,
             self._phases,
@@ -393,12 +409,27 @@ class SharedOrder:
         phi = self.values.phi(counter)
         return phi.block, phi.register
 
-    def _holding(self, register: int, at: int, numbers: Numbers, counters: Counters) -> T.Threads | None:
-        """The threads in which a predicate is true just before an instruction, where counters have these *numbers*."""
+    def _admitting(
+        self, register: int, at: int, value: bool, numbers: Numbers, counters: Counters
+    ) -> T.Threads:
+        """The threads in which a predicate may have a *value* just before an instruction, where counters have these *numbers*."""
         predicate = self.values.before(register, at)
-        if not numbers or not self.across.bytes.definitions.dominate(register, at):
-            return self.uniform.threads_where(predicate)
-        return self.uniform.threads_where(self.across.counting.at(predicate, numbers, counters))
+        if numbers and self.across.bytes.definitions.dominate(register, at):
+            predicate = self.across.counting.at(predicate, numbers, counters)
+        return self._may_be(predicate, value)
+
+    def _may_be(self, predicate: int, value: bool) -> T.Threads:
+        """The threads in which a *predicate* may have a *value*, by what their index decides of it: ``tid == 0 && flag``."""
+        threads = self.uniform.threads_where(predicate)
+        if threads is not None:
+            return threads if value else ~threads
+        node = self.values.node(predicate)
+        if type(node) is Negation:
+            return self._may_be(node.operand, not value)
+        if type(node) is Logic and node.name in ("and", "or"):
+            left, right = (self._may_be(each, value) for each in node.operands)
+            return left & right if (node.name == "and") is value else left | right
+        return self.everyone
 
     def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
@@ -473,16 +504,21 @@ def converged(model: KernelModel, assume: frozenset[Assumption]) -> tuple[Conver
 
 
 def ordered_in_shared(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
-    """What is proved of accesses of different threads to shared memory."""
+    """What is proved of accesses of different threads to shared memory, if need be under assumptions about this class alone."""
     order = SharedOrder(model, assume)
     found = order.outcome()
     if found.reasons and (other := _with_uniform_loads(model, assume)) is not None:
         order, again = other, other.outcome()
         found = found if again.reasons else again
+    needed = set[Assumption]()
     if found.reasons and order.completes_reads:
-        needed = Assumption.COMPLETED_READS
-        again = SharedOrder(model, assume, order.stable, fenced=True).outcome()
-        found = found if again.reasons else replace(again, assumptions=again.assumptions | {needed})
+        needed.add(Assumption.COMPLETED_READS)
+    if found.reasons and order.admitted is not None:
+        needed.add(Assumption.IN_BOUNDS)
+    if needed:
+        fenced = Assumption.COMPLETED_READS in needed
+        again = SharedOrder(model, assume, order.stable, fenced=fenced, most=order.admitted).outcome()
+        found = found if again.reasons else replace(again, assumptions=again.assumptions | needed)
     return found
 
 

@@ -52,7 +52,7 @@ def test_assumptions_are_named_or_refused() -> None:
         (["none", "threads"], "'none' excludes every other assumption"),
         (
             ["luck"],
-            "unknown assumption 'luck'; must be one of no-overflow, same-loads, threads, no-alias, reconvergence, elect, expected, boxes, aligned, registers, shape, full-cta, read-only, allocated, tables, implied-fences, completed-reads, dependent, none",
+            "unknown assumption 'luck'; must be one of no-overflow, same-loads, threads, no-alias, reconvergence, elect, expected, boxes, aligned, registers, shape, full-cta, read-only, allocated, tables, implied-fences, completed-reads, in-bounds, dependent, none",
         ),
     ):
         with pytest.raises(ValueError, match=message):

@@ -210,6 +210,11 @@ PROVED = {
     "two matrices whose rows the first lanes name": matrices(2, 15),
     "four matrices whose rows all lanes name": matrices(4, 31),
     "one matrix, and what other lanes name without effect": f"{matrices(1, 7)}\nld.shared.b32 %r50, [%r12+128];",
+    "one thread, if a parameter says so": "and.pred %p6, %p1, %p3;\n@%p6 st.shared.b32 [one], %r9;",
+    "one thread, unless a loaded word says otherwise": (
+        "ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\nnot.pred %p7, %p1;\nor.pred %p6, %p6, %p7;\n"
+        + skipped("%p6", "st.shared.b32 [one], %r9;")
+    ),
     "a system call": f"{STORE}\ncall __assertfail;",
     "stages by the parity of an iteration": loop(STAGE),
     "stages by a bit that is flipped": f"mov.b32 %r14, 512;\n{loop(FLIPPED)}",
@@ -290,6 +295,14 @@ UNKNOWN = {
     "rows of the warp read by another lane": (
         "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r20, %r21, %r22, %r23};\nld.shared.v4.b32 {%r20, %r21, %r22, %r23}, [%r6];"
     ),
+    "one thread, or a parameter says so": "or.pred %p6, %p1, %p3;\n@%p6 st.shared.b32 [one], %r9;",
+    "not one thread, or a parameter says so": "and.pred %p6, %p1, %p3;\n@!%p6 st.shared.b32 [one], %r9;",
+    "one thread, unless both are so": (
+        "ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\nnot.pred %p7, %p1;\nand.pred %p6, %p6, %p7;\n"
+        + skipped("%p6", "st.shared.b32 [one], %r9;")
+    ),
+    "one thread, or else a parameter says so": "xor.pred %p6, %p1, %p3;\n@%p6 st.shared.b32 [one], %r9;",
+    "one warp, if a parameter says so": "and.pred %p6, %p2, %p3;\n@%p6 st.shared.b32 [one], %r1;",
     "one matrix whose rows are named by a bit too few": matrices(1, 3),
     "two matrices whose rows are named by a bit too few": matrices(2, 7),
     "four matrices whose rows are named by a bit too few": matrices(4, 15),

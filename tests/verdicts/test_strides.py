@@ -107,7 +107,7 @@ def test_elements_that_two_threads_may_have_are_unknown(name: str) -> None:
 @pytest.mark.parametrize(
     ("of", "rule", "name"),
     [
-        (AcrossThreads, "_in_one_row", "a second dimension"),
+        (AcrossThreads, "in_one_row", "a second dimension"),
         (AcrossThreads, "_positive", "a parameter further"),
         (AcrossThreads, "is_shared", "elements from a place of the thread on"),
     ],
@@ -115,5 +115,5 @@ def test_elements_that_two_threads_may_have_are_unknown(name: str) -> None:
 def test_a_rule_that_always_holds_is_noticed(
     of: type, rule: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of, rule, True if rule == "_in_one_row" else lambda *_: True)
+    monkeypatch.setattr(of, rule, True if rule == "in_one_row" else lambda *_: True)
     assert shared(UNKNOWN[name]).status is Status.PROVED
