@@ -213,7 +213,7 @@ def test_a_wait_after_a_read_of_what_it_waits_for_has_moved() -> None:
 
 
 def test_a_wait_that_passed_other_instructions_and_its_use_says_so() -> None:
-    """Where both places follow a commit, only that tells them apart."""
+    """Both places follow a commit: only that distinguishes them."""
     old, new = ((ROOT / "fixtures" / f"wgmma_{name}.ptx").read_text() for name in ("waited", "unwaited"))
     (moved,) = changes(old, new.replace("gemm_unwaited_bad", "gemm_waited_ok"))
     assert (moved.status, moved.message) == ("moved", "after a read of a register that it waits for")
