@@ -365,7 +365,7 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
         message=("" if skipped is None else f"{model.name(skipped.site)} {skipped.why}: ")
         + f"deadlock: phase {mbarrier.phase} of {called(model, mbarrier)} {incomplete(mbarrier)}, "
         + (
-            f"and the wait would have returned at once only before phase {mbarrier.phase - 1} completed"
+            f"and with that parity, the wait returns at once only until phase {mbarrier.phase - 1} completes"
             if mbarrier.phase and mbarrier.untouched
             else "and all remaining threads are blocked as well"
         ),

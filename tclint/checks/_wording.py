@@ -92,6 +92,12 @@ def copied_from(model: Kernel, site: int) -> tuple[int, int] | None:
     return None if location is None else (location.file, location.line)
 
 
+def of_warps(model: Kernel, site: int) -> str:
+    """The threads at *site* for a step about one of their warps; empty if all threads come there, which says nothing of it."""
+    words = model.describe_threads(model.views.context_of(site).threads)
+    return "" if words == model.describe_threads(-1) else words
+
+
 def called(model: Kernel, site: int) -> str:
     """A short name for the instruction at *site*: its opcode without the modifiers that do not change what it does."""
     instruction = model.instruction(site)

@@ -47,7 +47,7 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
                 None
                 if isinstance(model.instruction(site).role(role), Immediate)
                 else (
-                    f"the {name} of {model.name(site)} is {known}, but must be {in_words(allowed)}",
+                    f"{model.name(site)}: the {name} is {known}, but must be {in_words(allowed)}",
                     f"use another {name}",
                 )
             )

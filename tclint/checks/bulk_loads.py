@@ -15,7 +15,7 @@ from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_what_skips, skips_for_launch
-from tclint.analyses.role_paths import whole_program
+from tclint.analyses.role_paths import dominated_by, whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import avoided
 from tclint.dataflow import Decision, Path
@@ -44,7 +44,12 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
         observers = [order.completed(filled.copies) | written]
         if idle:
             observers.append((order.completed(filled.copies, idle) | written) - idle)
+        first = [
+            b for b in order.points.cta_wide_barriers if all(dominated_by(model, b, i) for i in filled.copies)
+        ]
         for read in filled.reads:
+            if any(model.reaches(read.site, b) and not model.reaches(b, read.site) for b in first):
+                continue  # no copy begins before all threads have read
             found = _unwaited(model, filled, read, observers)
             if found is not None:
                 start, path, doubt = found

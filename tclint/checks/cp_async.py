@@ -189,8 +189,9 @@ def _by_cause(found: Iterable[ShapedConflict]) -> Iterator[tuple[RuleId, list[Sh
 def _short_of_one(each: ShapedConflict) -> bool:
     """Whether the last wait on the path would complete the copy if one more group had been committed before the wait."""
     model, conflict = each.model, each.conflict
-    depth = model.solution(CopyGroups)[0].left[_waits(model, conflict)[-1]]
-    return bool(conflict.path.state + 1 >= depth)
+    depth: int = model.solution(CopyGroups)[0].left[_waits(model, conflict)[-1]]
+    age: int = conflict.path.state
+    return age + 1 >= depth
 
 
 def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:

@@ -26,7 +26,7 @@ from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.checks._wording import only_if, several_warps
+from tclint.checks._wording import of_warps, only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Site
@@ -91,7 +91,7 @@ def _exchange_hit(found: ShapedConflict, count: int) -> Hit:
     first, second = meeting.operation, meeting.use
     verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
     steps = (
-        Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
+        Mark(access.site, text, role=of_warps(model, access.site))
         for access, text in (
             (first, f"one warp {'writes' if first.writes else 'reads'} it"),
             (second, f"another warp {verbs[0]} the same bytes"),

@@ -330,8 +330,7 @@ class _Waits:
         name = self.model.name(site)
         return MB001.hit(
             site=site,
-            message=f"the wait loop is inverted: it exits while {name} returns false, and repeats once the phase "
-            "is complete",
+            message=f"{name} is in an inverted loop: it exits while the result is false, and repeats once the phase is complete",
             steps=(Mark(site, "repeated when the result is true"),),
             help="invert the condition of the branch: back to the wait when the result is false",
             fixes=self._inverted_branch(site),
@@ -362,7 +361,7 @@ class _Waits:
                 *(Mark(i, "continues with false") for i in branches[:1]),
                 Mark(use, "executed although the phase may not be complete"),
             ),
-            help="branch back to the wait as long as its result is false",
+            help="wait in a loop until the result is true",
             about=frozenset((site,)),
         )
 

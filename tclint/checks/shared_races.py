@@ -31,7 +31,7 @@ from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._causes import by_place
 from tclint.checks._repairs import barrier_between
-from tclint.checks._wording import if_repeated, only_if
+from tclint.checks._wording import if_repeated, of_warps, only_if
 from tclint.findings.scales import Confidence, Severity
 
 SM001 = RuleId("SM001")
@@ -115,12 +115,12 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
             Mark(
                 first.site,
                 f"one warp {before} it",
-                role=shaped.describe_threads(shaped.views.context_of(first.site).threads),
+                role=of_warps(shaped, first.site),
             ),
             Mark(
                 second.site,
                 f"another warp {verb} the same bytes",
-                role=shaped.describe_threads(shaped.views.context_of(second.site).threads),
+                role=of_warps(shaped, second.site),
             ),
         ),
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",

@@ -628,11 +628,13 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     if first is None:
         return
     site, use = first
+    filled = {*model.instruction(site).writes}.intersection(model.instruction(use).reads)
+    name = model.function.registers[min(filled)].name
     yield TC007.hit(
         site=use,
-        message=f"{model.name(use)} uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
+        message=f"{model.name(use)} uses {name} of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
         "but the load is not ordered before later writes to the same tensor memory, or before a signal to other threads",
-        steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
+        steps=(Mark(site, "tcgen05.ld starts"), Mark(use, f"uses {name}")),
         count=loads.bit_count(),
         about=(about := frozenset(transfers.members(loads))),
         help="add tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",

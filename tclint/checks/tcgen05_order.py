@@ -189,10 +189,12 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
         return
     for load, ats in grouped(_overwritten(model)).items():
         at = ats[0]
+        filled = {*model.instruction(load).writes}.intersection(model.instruction(at).writes)
+        register = model.function.registers[min(filled)].name
         yield TC011.hit(
             site=at,
-            message=f"{model.name(at)} writes a register that an earlier tcgen05.ld may not have filled yet: no intervening tcgen05.wait::ld",
-            steps=(Mark(load, "tcgen05.ld starts"), Mark(at, "writes its register")),
+            message=f"{model.name(at)} writes {register}, which an earlier tcgen05.ld may not have filled yet: no intervening tcgen05.wait::ld",
+            steps=(Mark(load, "tcgen05.ld starts"), Mark(at, f"writes {register}")),
             count=len(ats),
             help="add tcgen05.wait::ld before the register gets a new value",
             fixes=wait_in_block(model, "ld", (load,)),

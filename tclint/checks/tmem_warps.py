@@ -160,6 +160,7 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
         ),
         help="add bar.sync 0 for all warps between tcgen05.alloc and this load",
         fixes=barrier_between(model, allocation, path.end),
+        about=frozenset((allocation, path.end)),
         confidence=model.confidence(path, -1),
     )
 

@@ -413,7 +413,7 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                     entered = True
                     yield WG002.hit(
                         site=i,
-                        message=f"no wgmma.fence precedes the first {_MMA} on a path from the kernel's entry",
+                        message=f"{model.name(i)} is the first on a path from the kernel's entry, and no wgmma.fence precedes it",
                         steps=(
                             *_last_ordering(model, path),
                             Mark(i, f"the first {_MMA} on the path"),

@@ -154,7 +154,8 @@ def command(
     A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files
     matching --include that have inline assembly, except in hidden folders, build, and what git ignores), a pattern such as
     'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
-    with PTX are checked; 'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
+    with PTX are checked; 'tclint check --compile kernel.cu -- -gencode arch=compute_90a,code=sm_90a' checks what
+    nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 

@@ -248,7 +248,8 @@ class _Comparer:
             if status is not None:
                 found.append(((a, b), OpChange(status, message, (OpPair(here, there),))))
         for a, b in moved:
-            message = self._nesting(self._old[a], self._new[b])
+            here, there = self._old[a], self._new[b]
+            message = "; ".join(filter(None, (self._nesting(here, there), _lateness(here, there))))
             change = OpChange("moved", message, (OpPair(self._old[a], self._new[b]),), self._around(a, b))
             found.append(((a, b), change))
         for a, b in self._pairs:
@@ -389,10 +390,14 @@ class _Comparer:
         }
         for a, b in self._pairs:
             here, there = self._old[a], self._new[b]
-            if here.late != there.late and here.group not in changed:
-                order = "after" if there.late else "no longer after"
-                message = f"{order} a read of a register that it waits for"
+            if (message := _lateness(here, there)) and here.group not in changed:
                 yield (a, b), OpChange("moved", message, (OpPair(here, there),))
+
+
+def _lateness(here: Op, there: Op) -> str:
+    """Whether a wait moved after, or before, a read of a register that it waits for, in words; empty if it did neither."""
+    order = "after" if there.late else "no longer after"
+    return f"{order} a read of a register that it waits for" if here.late != there.late else ""
 
 
 def _differences(here: Op, there: Op) -> Iterator[tuple[int, str]]:

@@ -218,13 +218,13 @@ def _end(end: End, last: Waiter, again: bool) -> str:
     """How a chain ends, in words."""
     registers = last.object.kind == REGISTERS
     absent = any(share.status is CompletionStatus.ABSENT for share in last.shares)
-    exited = "have exited, or are not listed" if absent else "or have exited"
-    verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")
+    exited = "has exited, or is not listed" if absent else "or has exited"
+    verb = "gives up" if registers else "arrives at"
     return {
         End.CYCLE: f"what {verb} {last.object.name} follows {'the first of these waits' if again else 'this wait'}",
         End.SHORT: f"{last.object.name} counts more threads than use it",
         End.NOTHING: f"no instruction {verb} {last.object.name}",
-        End.GONE: f"all threads that would have {past} {last.object.name} did, are past it, {exited}",
+        End.GONE: f"no thread {verb} {last.object.name} any more: each one that could has done so, is past it, {exited}",
         End.UNDECIDED: f"it is unknown whether an operation on {last.object.name} still follows",
     }[end]
 

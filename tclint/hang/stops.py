@@ -103,7 +103,7 @@ class Stops:
             line, file = table.at(position.offset, position.kernel or self._name)
         else:
             line, file = position.line, position.file
-        here = self._of_source(file, line) if file else self._by_line.get(line, [])
+        here = self._of_source(file, line, position.offset >= 0) if file else self._by_line.get(line, [])
         if not here and file:
             raise PositionError(f"no instruction of {self._name} is from {file}:{line}")
         if not here:
@@ -122,8 +122,12 @@ class Stops:
             found.setdefault(self.locations.line(site), []).append(site)
         return found
 
-    def _of_source(self, file: str, line: int) -> list[int]:
-        """The instructions of a line of the source; without one, those that were inlined from calls in it."""
+    def _of_source(self, file: str, line: int, counter: bool) -> list[int]:
+        """The instructions of a line of the source; without one, those that were inlined from calls in it.
+
+        If none of its own waits, it may also stand for the waits that were inlined, unless the line is that of a program
+        *counter*: the line of the kernel may have been given, and not that of the function which waits.
+        """
         function, module = self.model.function, self.model.module
         own: list[int] = []
         called: list[int] = []
@@ -132,14 +136,19 @@ class Stops:
             for depth, place in enumerate((found, *found.inlined_at) if found is not None else ()):
                 if place.line == line and (place.file == file or place.file.endswith(f"/{file}")):
                     (called if depth else own).append(site)
+        if own and not counter and not any(map(self._is_wait, own)):
+            return [*own, *filter(self._is_wait, called)]
         return own or called
+
+    def _is_wait(self, site: int) -> bool:
+        return kind_of(self.model.instruction(site)) != RUNNING
 
     def _waits(self, site: int) -> Iterator[int]:
         """The instruction if it waits; an instruction of a loop that only polls stands for the wait of the loop.
 
         The instruction after a barrier stands for the barrier: there is the program counter of a warp that waits.
         """
-        if kind_of(self.model.instruction(site)) != RUNNING:
+        if self._is_wait(site):
             yield site
             return
         cfg = self.model.cfg

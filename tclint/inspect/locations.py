@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tclint.findings.places import source_location
@@ -32,11 +33,15 @@ class Locations:
         return (found.file, found.line) if found is not None else None
 
     def words(self, sites: Sequence[int]) -> str:
-        """``line 12, 15 (ring.cu:7)``."""
+        """``line 12, 15 (ring.cu:7)``; if that is inlined, the outermost call comes first: ``(ring.cu:40, wait.cuh:7)``."""
         text = few(list(map(str, self.lines(sites))))
-        sources = dict.fromkeys(filter(None, map(self.source, sites)))
-        first = next(iter(sources), None)
-        return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
+        function = self._function
+        found = next(filter(None, (source_location(self._module, function.location(i)) for i in sites)), None)
+        places = (
+            () if found is None else dict.fromkeys((*found.inlined_at[-1:], replace(found, inlined_at=())))
+        )
+        shown = ", ".join(f"{os.path.basename(place.file)}:{place.line}" for place in places)
+        return f"line {text}" + (f" ({shown})" if shown else "")
 
     def json(self, sites: Iterable[int]) -> list[dict[str, Any]]:
         found = []

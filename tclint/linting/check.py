@@ -385,7 +385,8 @@ def _unknown_synchronisation(model: KernelModel) -> str:
 
 
 def _described(model: KernelModel, hit: Hit) -> Hit:
-    """*hit* with the threads and the object of each of its steps, as far as the check has not stated them.
+    """*hit* with the threads and the object of each of its steps, as far as the check has not stated them, and with short
+    names of parameters.
 
     Which warps reach an instruction is not known if a value from memory decides which role a warp has.
     """
@@ -402,10 +403,13 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
         if object_ is None:
             with suppress(LimitExceeded):
                 object_ = model.fact(ObjectNames).about(mark.site)
-        return replace(mark, role=role, object=object_)
+        return replace(mark, message=mark.message.replace(*parameters), role=role, object=object_)
 
+    # nvcc and Triton call the parameters of a kernel by its name, which may be mangled and long.
+    parameters = f"{model.function.name}_param_", "param_"
     return replace(
         hit,
+        message=hit.message.replace(*parameters),
         steps=tuple(map(described, hit.steps)),
         deadlock=tuple(
             replace(party, wait=described(party.wait), arrivals=tuple(map(described, party.arrivals)))

@@ -165,7 +165,7 @@ class ReplayLaunch:
         return (
             f"{unit or f'CTA {values.cta} of {values.grid}'} with {_sides(shape.block)} threads{' each' if unit else ''}; "
             f"{values.size} in {where}"
-            + (f", but {' or '.join(map(str, lower))} in {words} words of them" if lower else "")
+            + (f", but {' or '.join(map(str, lower))} in {words} of their words" if lower else "")
             + (", growing from word to word" if values.increasing else "")
         )
 

@@ -26,13 +26,13 @@ def text(body: str, directives: str) -> str:
         (
             "mov.b32 %r1, 48; bar.sync 1, %r1;",
             ".reqntid 128",
-            "the thread count of bar.sync is 48, but must be a multiple of 32 from 0 to 1024",
+            "bar.sync: the thread count is 48, but must be a multiple of 32 from 0 to 1024",
         ),
-        ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "the thread count of bar.sync is"),
+        ("mov.b32 %r1, -32; bar.sync 1, %r1;", ".reqntid 128", "bar.sync: the thread count is"),
         (
             "mov.b32 %r1, 16; bar.sync %r1;",
             ".reqntid 128",
-            "the barrier index of bar.sync is 16, but must be 0 to 15",
+            "bar.sync: the barrier index is 16, but must be 0 to 15",
         ),
         ("bar.sync 16;", ".reqntid 128", ""),
         ("ld.param.u32 %r1, [number]; bar.sync %r1, %r1;", ".reqntid 128", ""),

@@ -143,6 +143,14 @@ def test_the_next_iteration_is_loaded_before_this_one_is_read(other: str, count:
     assert len(found) == count
 
 
+@pytest.mark.parametrize(("separating", "count"), [("bar.sync 0;", 0), ("", 1), ("@!%p9 bar.sync 1, 32;", 1)])
+def test_what_all_threads_have_read_before_the_first_copy(separating: str, count: int) -> None:
+    """A read is of something else if a CTA barrier follows it on every path to a copy, and never precedes it."""
+    body = (START, READ, separating, LOAD, wait("w"), "st.global.u32 [%rd0], %r3;\nret;")
+    report = lint(module(kernel("\n".join(body)), header=HEADER))
+    assert len(by_rule(report, "BK001")) == count
+
+
 def test_a_read_without_a_wait() -> None:
     (finding,) = unwaited("bar.sync 0;", READ, "ld.shared.u32 %r4, [tile+64];")
     assert finding.severity is Severity.ERROR

@@ -92,6 +92,14 @@ def test_convergence(case: str) -> None:
     agrees(text(CASES[case], 256), "CV")
 
 
+def test_a_message_names_a_parameter_without_its_kernel() -> None:
+    bound = "ld.param.u32 %r4, [k_param_1]; setp.ge.u32 %p1, %r1, %r4; @%p1 exit;"
+    parameters = ".param .u64 k_param_0, .param .u32 k_param_1"
+    body = kernel(f"{TID}{bound}\n{WAIT}\nret;", directives=".reqntid 256", parameters=parameters)
+    (finding,) = by_rule(lint(module(body, header=HEADER)), "CV003")
+    assert finding.message.endswith(" if param_1 is not a multiple of 32")
+
+
 def test_a_single_thread_of_a_cta_of_one_warp() -> None:
     agrees(text(f"setp.eq.s32 %p1, %r2, 0;\n@%p1 {WAIT}", 32), "CV")
 

@@ -180,6 +180,7 @@ def test_a_result_read_before_it_is_waited_for() -> None:
 
 def test_a_use_before_the_wait_is_one_note() -> None:
     (finding,) = by_rule(lint(text(f"{LOAD}\n{USE}\n{LOAD}\n{USE}\n{LD_DONE}")), "TC007")
+    assert "uses %r20 of tcgen05.ld" in finding.message
     assert finding.severity.label == "info"
     assert finding.count == 2
     assert by_rule(lint(text(f"{LOAD}\n{LD_DONE}\n{USE}")), "TC007") == []

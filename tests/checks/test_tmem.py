@@ -243,6 +243,12 @@ def test_what_a_finding_says(case: str, rule: str, severity: str, words: str, st
         assert part in step.message
 
 
+def test_an_address_that_is_read_at_once_is_one_finding() -> None:
+    """The word is in shared memory, too, and one warp writes what another one reads."""
+    report = lint(text(CASES["read by another warp at once"]))
+    assert {f.rule.id for f in report.findings} & {"TM008", "SM001"} == {"TM008"}
+
+
 @pytest.mark.parametrize(("threads", "confidence"), [(128, "high"), (0, "medium")])
 def test_the_number_of_warps_must_be_known(threads: int, confidence: str) -> None:
     (finding,) = by_rule(lint(text(CASES["freed while the others load"], threads)), "TM006")

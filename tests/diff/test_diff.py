@@ -210,6 +210,13 @@ def test_a_wait_after_a_read_of_what_it_waits_for_has_moved() -> None:
     assert said(late, late) == []
     use = "st.local.b32 [%r1], %r3;"
     assert said(LOADED.format("", use), LOADED.format(use, "")) == [moved]
+
+
+def test_a_wait_that_passed_other_instructions_and_its_use_says_so() -> None:
+    """Both places follow a commit: only that distinguishes them."""
+    old, new = ((ROOT / "fixtures" / f"wgmma_{name}.ptx").read_text() for name in ("waited", "unwaited"))
+    (moved,) = changes(old, new.replace("gemm_unwaited_bad", "gemm_waited_ok"))
+    assert (moved.status, moved.message) == ("moved", "after a read of a register that it waits for")
     computed = "add.u32 %r4, %r3, %r3;"
     assert said(LOADED.format("", computed), LOADED.format(computed, "")) == []
 

@@ -445,6 +445,38 @@ def test_kernels_must_be_chosen_if_positions_do_not_determine_one(tmp_path: Path
     assert "choose one of the 2 kernels with --entry: handoff, lanes" in out
 
 
+def test_a_line_of_the_kernel_may_stand_for_a_wait_that_was_inlined_into_it(tmp_path: Path) -> None:
+    """Line 8 calls the function that waits, and follows a barrier, at which its first instruction would be."""
+    path = tmp_path / "k.ptx"
+    body = """
+    .shared .align 8 .b64 full;
+    .loc 1 5 3
+    mbarrier.init.shared::cta.b64 [full], 1;
+    bar.sync 0;
+    .loc 1 8 3
+    mov.u32 %r5, 0;
+    .loc 1 8 9
+    .loc 2 22 5, function_name $name, inlined_at 1 8 9
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    .loc 1 9 3
+    ret;"""
+    files = '.file 1 "/src/k.cu"\n.file 2 "/src/wait.cuh"\n'
+    path.write_text(module(kernel(body), header=HOPPER) + files, encoding="utf-8")
+    code, out = invoke("hang", str(path), "--at", "k.cu:8")
+    assert code == 1
+    positions = out.partition("positions\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split("all threads")[1].split()[0] for line in positions] == [
+        "bar.sync",
+        "mbarrier.try_wait",
+    ]
+    assert positions[1].endswith("line 22 (k.cu:8, wait.cuh:22)")
+    code, out = invoke("hang", str(path), "--at", "wait.cuh:22")
+    assert code == 0
+    assert "bar.sync" not in out
+
+
 def test_positions_are_read_from_a_file(tmp_path: Path) -> None:
     path, listing = tmp_path / "k.ptx", tmp_path / "at.json"
     path.write_text(planted("ring-empty-count"), encoding="utf-8")

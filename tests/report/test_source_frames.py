@@ -23,9 +23,9 @@ still be writing: no barrier orders the two
   --> kernels/transpose.cu:12:5 in matrix::transposed<float, 16>
    |
 11 |     put(tile, x, y, in[y * stride + x]);
-   |     --- 1. [all threads] one warp writes it (tile+0..1084)
+   |     --- 1. one warp writes it (tile+0..1084)
 12 |     out[x * stride + y] = get(tile, y, x);
-   |     ^^^ 2. [all threads] another warp reads the same bytes (tile+0..1084)
+   |     ^^^ 2. another warp reads the same bytes (tile+0..1084)
    |
    = PTX: out/transpose.ptx:56:2: ld.shared.f32 %f2, [%r12];
    = help: """
