@@ -105,6 +105,17 @@ class Decoder:
         self.code.place = partial(policy.place, function)
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
+        self.leaving = frozenset(
+            (
+                len(function.instructions),
+                *(
+                    n
+                    for n, i in enumerate(function.instructions)
+                    if i.guard < 0 and i.flow in ("return", "exit")
+                ),
+            )
+        )
+        """Where all lanes exit that get there: the end of the function too."""
         self._watched = policy.watched.get(function.name, frozenset())
         self.counting: Callable[[Decoder, Instruction, Op], Op] | None = None
         """Makes an op of one that counts what its accesses cost, too; None if nothing is counted."""
@@ -309,7 +320,7 @@ class Decoder:
             whole = match.form.name.startswith(_UNDEFINED_AFTER_EXIT)
             # setmaxnreg works for each warp by itself (docs/isa-notes.md), and each role has its own.
             group = match.scope == "warpgroup" and instruction.effects.resource is not Resource.REGISTERS
-            return _convergent(op, instruction.name, whole, group)
+            return _convergent(op, instruction.name, whole, group, self.leaving)
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
 
@@ -396,16 +407,20 @@ def _holding(op: Op) -> Op:
     return holding
 
 
-def _convergent(op: Op, name: str, whole: bool, group: bool) -> Op:
+def _convergent(op: Op, name: str, whole: bool, group: bool, leaving: frozenset[int]) -> Op:
     """*op*, with an observation if lanes are missing that must execute it together (``.aligned``, 9.7.13.1).
 
-    Lanes that have exited are not expected, unless *whole*: the instruction needs the whole warp (9.7.14.5.14,
-    9.7.16.8.2). With *group*, all four warps of the warpgroup must execute it (9.7.15.1).
+    Lanes that have exited, or do so next (at one of *leaving*), are not expected, unless *whole*: the instruction needs
+    the whole warp (9.7.14.5.14, 9.7.16.8.2). With *group*, all four warps of the warpgroup must execute it (9.7.15.1).
     """
 
     def checked(w: Warp) -> int | None:
         if not w.full and not w.forced_apart:
-            missing = int(np.count_nonzero((w.started if whole else w.alive) & ~w.mask))
+            expected = w.started if whole else w.alive
+            for split in () if whole else w.splits:
+                if split.pc in leaving:
+                    expected = expected & ~split.mask
+            missing = int(np.count_nonzero(expected & ~w.mask))
             if missing:
                 w.machine.observe(
                     "divergent", w, f"{missing} lanes of the warp do not execute {name}, which requires all"

@@ -108,6 +108,25 @@ def test_an_aligned_barrier_in_a_branch_is_reported() -> None:
 
 
 @every_schedule
+@pytest.mark.parametrize(
+    "body",
+    [
+        "@%p0 bra END;\nbar.sync 0;\nEND:\nret;",
+        "@!%p0 bra WORK;\nret;\nWORK:\nbar.sync 0;\nret;",
+        "@%p0 bra END;\nbar.sync 0;\nEND:",
+    ],
+)
+def test_an_aligned_barrier_does_not_expect_threads_that_only_exit(body: str, how: str) -> None:
+    right(f"setp.ge.u32 %p0, %r199, 40;\n{body}", block=64, how=how)
+
+
+@every_schedule
+def test_threads_that_do_something_before_they_exit_are_expected_at_an_aligned_barrier(how: str) -> None:
+    body = "setp.ge.u32 %p0, %r199, 40;\n@%p0 bra END;\nbar.sync 0;\nEND:\nst.global.u32 [%rd1], %r199;\nret;"
+    assert run(body, block=64, how=how).kinds == ["divergent"]
+
+
+@every_schedule
 def test_threads_that_left_are_not_waited_for(how: str) -> None:
     right(
         "setp.lt.u32 %p0, %r199, 40;\n@%p0 ret;\nbarrier.cta.sync 0;\nbarrier.cta.sync 1;\nret;",

@@ -19,10 +19,14 @@ __all__: list[str] = []
 
 
 def _reconvergence(d: Decoder) -> int:
-    """The first instruction of the immediate post-dominator of the current branch; -1 if it has none."""
+    """The first instruction of the immediate post-dominator of the current branch.
+
+    -1 if it has none, or exits there: no lane waits for others before it exits.
+    """
     block = d.cfg.block_of[d.site]
     follower = d.cfg.ipdom.get(block, -1)
-    return d.cfg.blocks[follower].start if follower >= 0 else -1
+    meet = d.cfg.blocks[follower].start if follower >= 0 else -1
+    return -1 if meet in d.leaving else meet
 
 
 @executes("bra")
