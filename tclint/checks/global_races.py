@@ -14,13 +14,7 @@ from functools import cached_property
 from tclint.analyses import role_paths
 from tclint.analyses.cta_shapes import ShapedConflict
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
-from tclint.analyses.global_races import (
-    GlobalByWarps,
-    GlobalReadsSince,
-    GlobalWritesSince,
-    exchanges,
-    in_larger_ctas,
-)
+from tclint.analyses.global_races import GlobalByWarps, exchanges, in_larger_ctas
 from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
@@ -70,7 +64,7 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
     )
 
 
-@check(MO009, analyses=(GlobalByWarps, GlobalReadsSince, GlobalWritesSince))
+@check(MO009, analyses=(GlobalByWarps,))
 def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
     few = model.values.threads <= WARP or model.values.is_alone
