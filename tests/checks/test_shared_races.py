@@ -1387,6 +1387,21 @@ def test_a_loaded_index_may_be_that_of_the_first_element(change: dict[str, str],
     )
 
 
+@pytest.mark.parametrize(
+    ("read", "reported"),
+    [
+        ("tex.1d.v4.u32.s32 {%r10, %r11, %r12, %r13}, [%rd1, {%r0}];", True),
+        ("suld.b.1d.b32.trap %r10, [%rd1, {%r0}];", True),
+        ("match.any.sync.b32 %r10, %r0, -1;", False),
+    ],
+)
+def test_an_index_may_be_read_from_a_texture_or_a_surface(read: str, reported: bool) -> None:
+    index = "and.b32 %r10, %r10, 127;\nmad.lo.u32 %r11, %r10, 4, %r1;"
+    for between in ("", "bar.sync 0;"):
+        body = f"{read}\n{index}\n{WRITE}\n{between}\nld.shared.u32 %r6, [%r11];"
+        assert bool(found(body)) == (reported and not between)
+
+
 def test_two_loaded_indices_may_be_of_elements_that_a_warp_has_for_itself() -> None:
     code = """
     mul.wide.u32 %rd2, %r0, 4;
