@@ -41,20 +41,33 @@ def stored_twice(model: Kernel, executed: ExecutionGuarantee) -> T.Threads:
 
 def _repeated(model: Kernel, base: Value, index: Value, threads: T.Threads) -> T.Threads:
     """Those of *threads* that are at the place of an earlier one, if they store at *base* plus *index*."""
-    values = model.values
-    planes, strides = values.bit_slices(index), list(_strides(model, base))
-    if planes is None or None in strides:
+    values, strides = model.values, list(_strides(model, base))
+    if values.bit_slices(index) is None or None in strides:
         return 0
     addresses = values.addresses
     if threads == model.cta and len(addresses.offsets(index, threads) or ()) < _positions(model, index):
         return threads
-    found, (least, greatest) = 0, addresses.extremes(index, threads) or (0, 0)
+    found = 0
     for stride in filter(None, strides):
+        row = _in_row(model, index, stride)
+        planes, (least, greatest) = values.bit_slices(row), addresses.extremes(row, threads) or (0, 0)
+        if planes is None or greatest - least < stride:
+            continue
         first = set[int]()
-        for number, those in T.numbers(planes, threads) if greatest - least >= stride else ():
+        for number, those in T.numbers(planes, threads):
             found |= those if number % stride in first else 0
             first.add(number % stride)
     return found
+
+
+def _in_row(model: Kernel, index: Value, stride: int) -> Value:
+    """*index* without the positions that are further apart than two neighbouring CTAs, a *stride*.
+
+    They are in rows of a matrix, of which its width has as many CTAs as fit between two rows.
+    """
+    values = model.values
+    terms, constant = values.linear(index)
+    return values.total(tuple((term, factor) for term, factor in terms if abs(factor) <= stride), constant)
 
 
 def _strides(model: Kernel, base: Value) -> Iterator[int | None]:

@@ -5,7 +5,7 @@ launch has any data, in particular an index of 0 in every thread. :class:`Shared
 first element, and compares it with accesses whose addresses are known. Two accesses by loaded indices are not compared:
 the data may give each warp elements of its own.
 
-An index counts only if it is computed from what is loaded from global or constant memory, and from nothing that
+An index counts only if it is computed from what is loaded from global or constant memory or a texture, and from nothing that
 distinguishes threads in another way: not from a thread index, not from what lanes exchange, and not from shared memory,
 where the offsets of a warp may be.
 """
@@ -19,7 +19,16 @@ from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import COMPUTED, AddressOf, Constant, Loaded, ParameterRead, Phi, SpecialRead
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Constant,
+    Loaded,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+    Unmodelled,
+)
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["DataReadsSince", "DataWritesSince", "SharedByData", "from_outside"]
@@ -96,9 +105,16 @@ class SharedByData(SharedByBound):
             elif type(node) is SpecialRead:
                 if SPECIAL_REGISTERS[node.name].distinguishes_threads:
                     return False
+            elif type(node) is Unmodelled and self._is_sampled(node):
+                loaded = True
             elif type(node) not in _COMPUTED:
                 return False
         return loaded
+
+    def _is_sampled(self, node: Unmodelled) -> bool:
+        """Whether *node* is what a thread reads from a texture or a surface."""
+        match = self.function.instructions[node.site].match if node.register >= 0 else None
+        return match is not None and match.form.handled and bool(match.accesses)
 
     def _is_load(self, value: int) -> bool:
         return type(self.values.node(value)) is Loaded

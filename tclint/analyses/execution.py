@@ -96,7 +96,7 @@ class ExecutionGuarantee:
         """Whether data that are compared with each other select the threads that execute *site*, as in ``if (a[i] < a[j])``.
 
         Beside conditions that :meth:`certainly` accepts or that the iteration of a loop decides. Any of the threads may be
-        selected: nobody waits for the order of two numbers.
+        selected: no thread waits for the order of two numbers.
         """
         if site not in self._by_comparison:
             deciding = set(self.deciding(site))

@@ -8,12 +8,10 @@ CTAs are not compared, nor two writes: all threads of a CTA often store one resu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, partial
-from itertools import pairwise, product
+from functools import cached_property
+from itertools import product
 
-from tclint.analyses.cta_shapes import ShapedConflict, more_than
 from tclint.analyses.global_memory import Source, depends_on
-from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, Route
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import stored_by_all, written_back
@@ -25,15 +23,13 @@ from tclint.values import thread_masks as T
 from tclint.values.nodes import ParameterRead
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["GlobalReadsSince", "GlobalWritesSince", "exchanges", "global_races", "in_larger_ctas"]
+__all__ = ["GlobalByWarps", "GlobalReadsSince", "GlobalWritesSince", "global_races"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
 _MAX_PAIRS = 1000
 """Pairs of a write and a read that are compared to find out whether a kernel may have a race; with more, it may."""
 
-_LARGER = (64, 128, 256, 512, 1024)
-"""Sizes of CTAs, of which each is tried but the first, which is that of two warps."""
 _MAX_TESTED = 20_000
 """Pairs that are tested for whether any path may make them overlap, before it is known which accesses count."""
 
@@ -132,41 +128,6 @@ class GlobalWritesSince(WritesSince):
 
     kind = GlobalByWarps
     on_paths = False
-
-
-def exchanges(model: KernelModel) -> list[Conflict]:
-    """The conflicts of plain accesses to global memory in *model*: reads after writes, then writes after reads."""
-    found = list[Conflict]()
-    if not model.fact(GlobalByWarps).contended:
-        return found
-    for kind in (GlobalWritesSince, GlobalReadsSince):
-        since, results = model.solution(kind)
-        found += global_races(since, since.together(results))
-    return found
-
-
-def in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
-    """The conflicts that two warps do not have, in the smallest CTAs of a usual size that have any.
-
-    For a kernel that does not state the size of its CTAs, and leaves accesses to the first threads of more than two warps, as a
-    sum by halves does: its CTAs are made for more.
-    """
-    if model.function.most_threads is not None or not model.values.one_dimensional:
-        return []
-    if not any(map(partial(_of_first_threads, model), model.fact(GlobalByWarps).sites)):
-        return []
-    for smaller, size in pairwise(_LARGER):
-        shaped = model.shaped((size,))
-        if found := exchanges(shaped):
-            return [ShapedConflict(shaped, each, more_than(smaller)) for each in found]
-    return []
-
-
-def _of_first_threads(model: KernelModel, site: int) -> bool:
-    """Whether *site* is executed by the first threads of a CTA, by a constant number of them, and by two warps at least."""
-    threads = model.views.context_of(site).threads if model.cfg.block_of[site] in model.cfg.rank else 0
-    count = threads.bit_length()
-    return _LARGER[0] <= count < model.values.threads and threads == T.full(count)
 
 
 def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Conflict]:

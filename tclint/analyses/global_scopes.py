@@ -44,13 +44,15 @@ class GlobalScopes:
         self._ranges = GlobalRanges(signals.model)
 
     def too_narrow(self) -> Iterator[NarrowAccess]:
-        """The accesses whose scope is too small, in the order of the text, each once."""
+        """The accesses whose scope is too small, in the order of the text, each once.
+
+        In a kernel that never asks which CTA it is, only an access of a wider scope shows that there are others.
+        """
         narrow = [i for i in self._strong if self._match(i).order_scope == "cta"]
-        if not narrow or not self.signals.several_ctas:
-            return
+        shown = self._strong if self.signals.several_ctas else list(filter(self._is_wide, self._strong))
         for site in narrow:
             waits = site in self.model.fact(HappensBefore).points.spin_loads
-            others = sorted(self._strong, key=lambda i: (i == site, i))
+            others = sorted(shown, key=lambda i: (i == site, i))
             found = next((i for i in others if self._race(site, i)), None)
             if found is not None:
                 yield NarrowAccess(site, found, waits and not self._match(site).combination)
@@ -147,6 +149,9 @@ class GlobalScopes:
         match = self.model.instruction(site).match
         assert match is not None
         return match
+
+    def _is_wide(self, site: Site) -> bool:
+        return self._match(site).wide
 
     def _origins(self, site: Site) -> frozenset[int]:
         return self.signals.origins(site, self._verb(site))

@@ -9,24 +9,22 @@ another CTA, and what that one has added is lost. Only a barrier of the grid, or
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 
 from tclint.analyses import role_paths
-from tclint.analyses.cta_shapes import ShapedConflict
+from tclint.analyses.cta_shapes import ShapedConflict, more_than
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
-from tclint.analyses.global_races import (
-    GlobalByWarps,
-    exchanges,
-    in_larger_ctas,
-)
+from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
 from tclint.analyses.global_signals import SWAPS, GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.checks._wording import of_warps, only_if, several_warps
+from tclint.checks._wording import only_if, several_warps
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, Site
@@ -37,6 +35,8 @@ from tclint.values import thread_masks as T
 MO008 = RuleId("MO008")
 MO009 = RuleId("MO009")
 
+_LARGER = (64, 128, 256, 512, 1024)
+"""Sizes of CTAs, of which each is tried but the first, which is that of two warps."""
 _GRID = "the grid has more than one CTA"
 
 
@@ -68,7 +68,7 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
     )
 
 
-@check(MO009, analyses=(GlobalByWarps,))
+@check(MO009, analyses=(GlobalByWarps, GlobalReadsSince, GlobalWritesSince))
 def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
     few = model.values.threads <= WARP or model.values.is_alone
@@ -77,8 +77,8 @@ def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     alone = NO_DOUBT
     if model.function.threads is None and not model.fact(GlobalByWarps).by_position:
         alone = Doubt("no access goes by the index of the thread, so a CTA may have one thread")
-    found = [ShapedConflict(model, each, several_warps(model)) for each in exchanges(model)]
-    found = found or in_larger_ctas(model)
+    found = [ShapedConflict(model, each, several_warps(model)) for each in _exchanges(model)]
+    found = found or _in_larger_ctas(model)
     for alike in grouped((model.cfg.block_of[each.conflict.use.site], each) for each in found).values():
         doubts = [(each, alone or race_doubt(each.model, each.conflict)) for each in alike]
         shown, doubt = next((pair for pair in doubts if not pair[1]), doubts[0])
@@ -86,12 +86,47 @@ def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
         yield _exchange_hit(shown, count).doubted(doubt.why)
 
 
+def _exchanges(model: KernelModel) -> list[Conflict]:
+    """The conflicts of plain accesses to global memory in *model*: reads after writes, then writes after reads."""
+    found = list[Conflict]()
+    if not model.fact(GlobalByWarps).contended:
+        return found
+    for kind in (GlobalWritesSince, GlobalReadsSince):
+        since, results = model.solution(kind)
+        found += global_races(since, since.together(results))
+    return found
+
+
+def _in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
+    """The conflicts that two warps do not have, in the smallest CTAs of a usual size that have any.
+
+    For a kernel that does not state the size of its CTAs, and leaves accesses to the first threads of more than two warps, as a
+    sum by halves does: its CTAs are made for more.
+    """
+    if model.function.most_threads is not None or not model.values.one_dimensional:
+        return []
+    if not any(map(partial(_of_first_threads, model), model.fact(GlobalByWarps).sites)):
+        return []
+    for smaller, size in pairwise(_LARGER):
+        shaped = model.shaped((size,))
+        if found := _exchanges(shaped):
+            return [ShapedConflict(shaped, each, more_than(smaller)) for each in found]
+    return []
+
+
+def _of_first_threads(model: KernelModel, site: int) -> bool:
+    """Whether *site* is executed by the first threads of a CTA, by a constant number of them, and by two warps at least."""
+    threads = model.views.context_of(site).threads if model.cfg.block_of[site] in model.cfg.rank else 0
+    count = threads.bit_length()
+    return _LARGER[0] <= count < model.values.threads and threads == T.full(count)
+
+
 def _exchange_hit(found: ShapedConflict, count: int) -> Hit:
     model, meeting, condition = found
     first, second = meeting.operation, meeting.use
     verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
     steps = (
-        Mark(access.site, text, role=of_warps(model, access.site))
+        Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
         for access, text in (
             (first, f"one warp {'writes' if first.writes else 'reads'} it"),
             (second, f"another warp {verbs[0]} the same bytes"),

@@ -16,7 +16,7 @@ from tclint.checks._wording import agreeing, split_at
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
-from tclint.isa.effects import Exchange, Order
+from tclint.isa.effects import Barrier, Exchange, Order
 from tclint.isa.lane_exchange import shuffled
 from tclint.isa.special_registers import ALL_LANES
 from tclint.values import thread_masks as T
@@ -68,10 +68,12 @@ def membermasks(model: KernelModel) -> Iterator[Hit]:
     partial_warp = function.most_threads is None and not named & (named + 1)
     for (outside, mask), where in excluded.items():
         absent = partial_warp and not _lanes_of(outside) & named and not _needs_more(model, named)
-        doubt = (
-            "no membermask includes these lanes, and the CTA may be launched without them" if absent else ""
-        )
-        yield _excluded(model, where, mask, outside).doubted(doubt)
+        hit = _excluded(model, where, mask, outside)
+        if absent and model.awaits(Barrier.CTA):  # of which a CTA of less than a warp has no need
+            yield hit.unshown(Severity.ERROR)
+            continue
+        doubt = "no membermask includes these lanes, and the CTA may be launched without them"
+        yield hit.doubted(doubt if absent else "")
     for (arriving, mask), where in awaited.items():
         yield _awaited(model, lanes, where, mask, arriving)
 

@@ -200,6 +200,6 @@ def test_no_larger_ctas_are_tried_than_a_kernel_states(directives: str, found: i
     assert len(by_rule(lint(source), "MO009")) == found
 
 
-def test_a_volatile_load_that_a_loop_waits_for_is_no_race() -> None:
+def test_a_volatile_load_that_a_loop_waits_for_does_not_race() -> None:
     wait = "again:\nld.volatile.global.u32 %r4, [%rd3];\nsetp.eq.u32 %p4, %r4, 0;\n@%p4 bra again;"
     assert not by_rule(lint(module(kernel(f"{TILE}\n{STORE}\n{wait}\n{KEEP}\nret;"))), "MO009")

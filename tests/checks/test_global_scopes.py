@@ -125,3 +125,20 @@ def test_a_narrow_flag_that_announces_data_is_one_finding() -> None:
     )
     assert by_rule(found, "MO003")
     assert not by_rule(found, "MO010")
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ([ADD.format("cta", "%rd0")], []),
+        ([ADD.format("cta", "%rd0"), ADD.format("gpu", "%rd0")], [NOTE]),
+        ([ADD.format("cta", "%rd0"), ADD.format("gpu", "%rd0+4")], []),
+        ([ADD.format("cta", "%rd0"), "ld.relaxed.cta.global.u32 %r5, [%rd0];"], []),
+    ],
+)
+def test_a_kernel_that_never_asks_which_cta_it_is_states_a_wider_scope(
+    body: list[str], found: list[Severity]
+) -> None:
+    text = "\n".join(("ld.param.u64 %rd0, [words];\ncvta.to.global.u64 %rd0, %rd0;", *body, "ret;"))
+    hits = by_rule(lint(module(kernel(text, parameters=".param .u64 words"))), "MO010")
+    assert [hit.severity for hit in hits] == found

@@ -391,11 +391,11 @@ def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
 
 
 BEHIND = "ld.param.u32 %r21, [size];\nmul.wide.u32 %rd12, %r21, 4;\nadd.u64 %rd9, %rd0, %rd12;"
-"""The counter is in the buffer of the data, behind as many of them as the launch says."""
+"""The counter is in the buffer of the data, after as many of them as the launch says."""
 
 
 @pytest.mark.parametrize(("kind", "found"), [("f32", {"MO005"}), ("u32", set())])
-def test_what_is_no_integer_is_data_although_the_counter_is_in_the_same_buffer(
+def test_what_is_not_an_integer_is_data_although_the_counter_is_in_the_same_buffer(
     kind: str, found: set[str]
 ) -> None:
     """A store of an integer may be of the counter itself, as far as the addresses are known."""

@@ -92,6 +92,17 @@ def test_lanes_that_must_not_come(body: str, directives: str, says: str) -> None
         assert f"{found[0].confidence.label}: {who}" == says
 
 
+@pytest.mark.parametrize(
+    ("barrier", "severity", "confidence"), [("", "error", "low"), ("bar.sync 0;", "info", "medium")]
+)
+def test_a_cta_barrier_shows_that_there_are_more_lanes_than_the_masks_name(
+    barrier: str, severity: str, confidence: str
+) -> None:
+    """A kernel for less than a warp has no need of it, but may have one."""
+    (found,) = by_rule(lint(text(f"{barrier} shfl.sync.down.b32 %r5, %r1, 8, 31, 0xffff;", "")), "CV006")
+    assert (found.severity.label, found.confidence.label) == (severity, confidence)
+
+
 def test_a_butterfly_is_one_finding() -> None:
     steps = "".join(f"shfl.sync.bfly.b32 %r5, %r1, {n}, 31, 0x1f;\n" for n in (16, 8, 4, 2, 1))
     (finding,) = by_rule(lint(text(steps)), "CV006")

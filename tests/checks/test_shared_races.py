@@ -265,6 +265,45 @@ smaller:
     assert [(rule, c) for rule, c, _ in found(body)] == [("SM001", Confidence.MEDIUM)] * (not order)
 
 
+MATRIX = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %tid.y;
+    mov.u32 %r7, %ctaid.x;
+    mov.u32 %r8, %ctaid.y;
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r2, tile;
+    mad.lo.u32 %r3, %r0, 68, %r2;
+    mad.lo.u32 %r3, %r1, 4, %r3;
+    mad.lo.u32 %r5, %r1, 68, %r2;
+    mad.lo.u32 %r5, %r0, 4, %r5;
+    mul.wide.u32 %rd1, %r7, 64;
+    mul.wide.u32 %rd2, %r8, {down};
+    mul.wide.u32 %rd3, %r0, 4;
+    mul.wide.u32 %rd4, %r1, {row};
+    add.u64 %rd0, %rd0, %rd1;
+    add.u64 %rd0, %rd0, %rd2;
+    add.u64 %rd0, %rd0, %rd3;
+    add.u64 %rd0, %rd0, %rd4;
+    st.shared.u32 [%r3], %r0;
+    {order}
+    ld.shared.u32 %r6, [%r5];
+    st.global.u32 [%rd0], %r6;
+    ret;
+"""
+"""Tiles of 16 by 16 of a matrix whose width is known."""
+
+
+@pytest.mark.parametrize("row", [4096, 64 * 3])
+@pytest.mark.parametrize("order", ["bar.sync 0;", ""])
+def test_the_rows_of_a_matrix_have_a_whole_number_of_tiles(row: int, order: str) -> None:
+    """A thread of the next row is at no place of another CTA, although a number of CTAs along the row would be as far away."""
+    source = module(
+        kernel(MATRIX.format(row=row, down=16 * row, order=order), directives=""),
+        header=HEADER + ".shared .align 4 .b8 tile[1088];\n",
+    )
+    assert len(by_rule(lint(source), "SM001")) == (not order)
+
+
 BY_ONE = """
     {write}
     @!%p0 bra done;
@@ -1349,6 +1388,21 @@ def test_a_loaded_index_may_be_that_of_the_first_element(change: dict[str, str],
     assert [(c, "if the data select the same element" in m) for _, c, m in hits] == (
         [(Confidence.MEDIUM, True)] if reported else []
     )
+
+
+@pytest.mark.parametrize(
+    ("read", "reported"),
+    [
+        ("tex.1d.v4.u32.s32 {%r10, %r11, %r12, %r13}, [%rd1, {%r0}];", True),
+        ("suld.b.1d.b32.trap %r10, [%rd1, {%r0}];", True),
+        ("match.any.sync.b32 %r10, %r0, -1;", False),
+    ],
+)
+def test_an_index_may_be_read_from_a_texture_or_a_surface(read: str, reported: bool) -> None:
+    index = "and.b32 %r10, %r10, 127;\nmad.lo.u32 %r11, %r10, 4, %r1;"
+    for between in ("", "bar.sync 0;"):
+        body = f"{read}\n{index}\n{WRITE}\n{between}\nld.shared.u32 %r6, [%r11];"
+        assert bool(found(body)) == (reported and not between)
 
 
 def test_two_loaded_indices_may_be_of_elements_that_a_warp_has_for_itself() -> None:
