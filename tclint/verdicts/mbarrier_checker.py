@@ -57,8 +57,8 @@ __all__ = [
 Boxes = tuple[tuple[object, int], ...]
 """How many copies of each size that is not known, in an order."""
 Uniformly = Callable[[int, int], bool]
-WRITTEN = 1 << 32
-"""What stands for a thread that may be any."""
+WRITTEN, LOST = 1 << 32, 1 << 33
+"""What stands for the thread that has ended an mbarrier, if data have been written to its bytes: at once, or perhaps later."""
 
 
 class Progress(NamedTuple):
@@ -75,7 +75,7 @@ class Progress(NamedTuple):
     new: bool = True
     """Whether threads may not know that it is initialised."""
     ended: int = -1
-    """The thread that has ended it, or :data:`WRITTEN` if data has been written to its bytes; -1 if it is in use."""
+    """The thread that has ended it, or how its bytes have been written since; -1 if it is in use."""
 
 
 class Passed(NamedTuple):
@@ -104,7 +104,7 @@ class MbarrierQuestions(NamedTuple):
     own: frozenset[Location]
     """The mbarriers, no two of which overlap."""
     writes: Mapping[int, Collection[Location]]
-    """The instructions that may write data to the bytes of some of them, and are complete when the next one is executed."""
+    """The instructions that may write data to the bytes of some of them."""
     waits: frozenset[int]
     """The instructions that wait for a parity, or test it."""
     on: Callable[[int, Numbers, Counters], Location | None]
@@ -257,11 +257,13 @@ class MbarrierWalk:
 
     def _overwritten(self, site: int, passed: Passed) -> Passed:
         """What a thread has passed after a write of data to bytes of mbarriers, none of which may be in use in another thread."""
+        later = any(a.writes and a.shared and a.later for a in self.instructions[site].accesses)
         for on in self.ask.writes[site]:
             known = passed.of(on)
-            if known is not None and not (known.ended >= 0 and known.met) and known.ended != WRITTEN:
+            if known is not None and not (known.ended >= 0 and known.met) and known.ended < WRITTEN:
                 self._fail(site, "it may write to the bytes of an mbarrier that is in use")
-            passed = passed.with_(on, Progress(ended=WRITTEN))
+            lost = later or (known is not None and known.ended == LOST)
+            passed = passed.with_(on, Progress(ended=LOST if lost else WRITTEN))
         return passed
 
     # ------------------------------------------------------------ operations
@@ -332,7 +334,9 @@ class MbarrierWalk:
         """What a thread has passed after the initialisation of an mbarrier."""
         on = self._named(site, passed)
         known = None if on is None else passed.of(on)
-        if known is not None and not (known.met or known.ended == self.ask.events[site].thread):
+        if known is not None and known.ended == LOST:
+            self._fail(site, "data may still be written to its bytes")
+        elif known is not None and not (known.met or known.ended == self.ask.events[site].thread):
             self._fail(site, "no barrier separates it from the end of the mbarrier")
         elif known is not None and known.ended < 0:
             self._fail(site, "the mbarrier may be initialised already")

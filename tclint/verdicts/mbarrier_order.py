@@ -42,9 +42,11 @@ LEAST_BOX = 16
 """The bytes that a tensor copy writes at least (9.7.9.27.1.2)."""
 MAX_COPIES = 32
 """The threads that issue a copy by one instruction."""
-MAX_PASSED = 512
+MAX_ITERATIONS = 64
+"""The iterations of a loop that are followed one by one, if their number is constant."""
+MAX_PASSED = 2048
 """The alternatives of what a thread may have passed at one block."""
-MAX_STEPS = 20_000
+MAX_STEPS = 60_000
 """The visits of a block, each for one alternative."""
 
 _WHAT = {
@@ -176,8 +178,8 @@ class Protocol(Tracked):
             accesses = [a for a in instruction.accesses if a.writes and a.shared and not a.object]
             if not tracked(instruction) and not all(a.own for a in accesses):
                 yield site, "it may write to an mbarrier of another CTA"
-            elif site in writes and (any(a.later for a in accesses) or instruction.calls_program):
-                yield site, "it may write to the bytes of an mbarrier, and when is not known"
+            elif site in writes and instruction.calls_program:
+                yield site, "the callee may write to the bytes of an mbarrier"
 
     def exists(self, thread: int) -> bool:
         """Whether each CTA has a thread, if the shape of the CTA may be assumed."""
@@ -304,7 +306,8 @@ class MbarrierOrder(SharedOrder):
 
     @cached_property
     def _tracking(self) -> Counters:
-        return self.across.counting.counters(self.protocol.addresses())
+        found = self.across.counting.counters(self.protocol.addresses())
+        return {**found, **dict.fromkeys(self.facts.short_counters(MAX_ITERATIONS), 0)}
 
     @cached_property
     def _phis(self) -> dict[int, set[int]]:
@@ -365,9 +368,10 @@ class MbarrierOrder(SharedOrder):
         """What threads may have passed at each block; and the limit that is exceeded, in words."""
         entry: list[dict[Passed, None]] = [{} for _ in self.cfg.blocks]
         levels = self.uniform.levels
-        certificate = MbarrierCertificate(levels, self._full, self._tracking, entry)
         of = self.uniform.of
         uniform = Levels(of, levels, of.outer(levels), Between.THREADS)
+        counters = {phi: bits for phi, bits in self._tracking.items() if uniform.uniform(*self._defined(phi))}
+        certificate = MbarrierCertificate(levels, self._full, counters, entry)
         walk = MbarrierWalk(self.function, of.graph, certificate, self._asked, uniform)
         entry[0][first_passed()] = None
         work: dict[int, dict[Passed, None]] = {0: dict(entry[0])}

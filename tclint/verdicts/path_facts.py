@@ -26,9 +26,9 @@ Literal = tuple[int, bool]
 Uniform = Callable[[int, int], bool]
 """Whether a register that is defined on entry to a block is the same in all threads."""
 
-MAX_TAKEN = 6
+MAX_TAKEN = 10
 """The edges that a history holds."""
-MAX_FACTS = 24
+MAX_FACTS = 40
 """The facts that a history holds."""
 
 
@@ -87,6 +87,25 @@ class PathFacts:
     def blocks(self) -> frozenset[int]:
         """The blocks whose entries change the predicates."""
         return frozenset(phi.block for phi in self.phis)
+
+    def short_counters(self, most: int) -> Iterator[int]:
+        """The phis that count loops which *most* iterations at most are executed of, by constants."""
+        for block in sorted(self.deciding):
+            node = None if (test := self._tested(block)) is None else self.values.node(test)
+            while type(node) is Negation:
+                node = self.values.node(node.operand)
+            if type(node) is not Compare:
+                continue
+            terms, constant = self.values.linear(self.values.minus(*node.operands))
+            if len(terms) != 1 or not self.values.is_phi(terms[0][0]):
+                continue
+            phi, factor = terms[0]
+            starts = {n for a in self.values.arguments(phi) if (n := self.values.constant_of(a)) is not None}
+            steps = self.values.steps(phi)
+            if len(steps) == len(starts) == 1:
+                first, each = factor * next(iter(starts)) + constant, factor * next(iter(steps))
+                if each and 0 < -first / each <= most:
+                    yield phi
 
     def _tested(self, block: int) -> int | None:
         """The predicate by which a block ends; None if there is none, or it may be of another iteration."""

@@ -122,6 +122,47 @@ over:
 ret;
 """
 
+COUNTED = """@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0;
+mov.u32 %r4, 0;
+mov.u32 %r5, 0;
+@!%p1 bra first;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+first:
+bar.sync 0;
+loop:
+mov.u32 %r6, 0;
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], %r5;
+@!%p4 bra wait;
+xor.b32 %r5, %r5, 1;
+bar.sync 0;
+@!%p1 bra issued;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+issued:
+add.s32 %r4, %r4, 1;
+setp.ne.s32 %p5, %r4, 17;
+@%p5 bra loop;
+last:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], 1;
+@!%p4 bra last;
+ret;
+"""
+TWO_LIVES = """@%p1 mbarrier.init.shared.b64 [%r3], 1;
+bar.sync 0;
+bar.sync 0; // used
+@%p1 mbarrier.inval.shared.b64 [%r3];
+@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0; // ended
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+8192], 4096;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 4096, [%r3+8192];
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], 0;
+@!%p4 bra wait;
+bar.sync 0;
+ret;
+"""
+
 
 def phases(body: str, assume: frozenset[Assumption] = ALL) -> Verdict:
     """What is known of the class in a kernel with *body*."""
@@ -143,7 +184,7 @@ def test_a_ring_of_two_stages_is_proved() -> None:
     assert Assumption.EXPECTED not in found.assumptions
 
 
-@pytest.mark.parametrize("body", [PERSISTENT, COMMITS])
+@pytest.mark.parametrize("body", [PERSISTENT, COMMITS, COUNTED, TWO_LIVES])
 def test_other_right_kernels_are_proved(body: str) -> None:
     found = phases(body)
     assert found.status is Status.PROVED, found.reasons
@@ -257,6 +298,18 @@ WRONG = {
         PERSISTENT,
         "@%p8 mbarrier.arrive",
         "early:\n@%p8 mbarrier.try_wait.parity.shared.b64 %p11, [%r3+8192], 0;\n@!%p11 bra early;\n@%p8 mbarrier.arrive",
+    ),
+    "one iteration more": (COUNTED, "%r4, 17;", "%r4, 18;"),
+    "the last parity of an even number": (
+        COUNTED,
+        "[%r3+8192], 1;\n@!%p4 bra last",
+        "[%r3+8192], 0;\n@!%p4 bra last",
+    ),
+    "a copy over an mbarrier that another thread may end": (TWO_LIVES, "bar.sync 0; // ended\n", ""),
+    "a copy over an mbarrier that begins again": (
+        TWO_LIVES,
+        "bar.sync 0;\nret;",
+        "bar.sync 0;\n@%p1 mbarrier.init.shared.b64 [%r3], 1;\nret;",
     ),
     "a commit that a loaded flag skips": (
         COMMITS,
