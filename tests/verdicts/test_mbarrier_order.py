@@ -195,6 +195,34 @@ def test_what_a_tensor_map_says_is_assumed() -> None:
     assert phases(PERSISTENT, ALL - {Assumption.EXPECTED}).status is Status.UNKNOWN
 
 
+AGAIN = """@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0;
+@%p6 bra over;
+mov.u32 %r4, 0;
+mov.u32 %r5, 0;
+mov.u32 %r30, 0;
+tiles:
+mov.u32 %r6, 0;
+loop:
+bar.sync 0;
+setp.lt.s32 %p2, %r4, %r1;
+and.pred %p3, %p1, %p2;
+@!%p3 bra issued;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+issued:
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], %r5;
+@!%p4 bra wait;
+xor.b32 %r5, %r5, 1;
+add.s32 %r4, %r4, 1;
+setp.ne.s32 %p5, %r4, %r1;
+@%p5 bra loop;
+add.s32 %r30, %r30, 1;
+setp.eq.s32 %p9, %r30, 1;
+@!%p9 bra tiles;
+over:
+ret;
+"""
 THROUGH = RING.replace("mov.u32 %r4, %r8;", "through:\nmov.u32 %r4, %r8;")
 WRONG = {
     "no initialisation": (RING, "@%p1 mbarrier.init.shared.b64 [%r3+8200], 1;\n", ""),
@@ -249,6 +277,11 @@ WRONG = {
     ),
     "an iteration too many": (RING, "setp.ne.s32 %p5, %r8, %r1;", "setp.le.s32 %p5, %r8, %r1;"),
     "a loop that begins past its end": (RING, "@%p6 bra empty;\n", ""),
+    "a loop that continues where it ended before": (
+        AGAIN,
+        "setp.eq.s32 %p9, %r30, 1;",
+        "setp.ge.s32 %p9, %r30, 2;",
+    ),
     "another trip count": (RING, "setp.ne.s32 %p5, %r8, %r1;", "setp.lt.s32 %p5, %r8, %r31;"),
     "no barrier before a refill": (RING, "bar.sync 0; // refill\n", ""),
     "a barrier of one warp before a refill": (RING, "bar.sync 0; // refill\n", "bar.warp.sync -1;\n"),
@@ -337,6 +370,46 @@ def test_a_wrong_twin_is_not_proved(name: str) -> None:
     assert body.count(old) == 1, name
     assert phases(body).status is Status.PROVED
     assert phases(body.replace(old, new)).status is Status.UNKNOWN
+
+
+def deadlock(body: str) -> Verdict:
+    """What is known of deadlocks in a kernel with *body*."""
+    made = built(f"{HEAD}{body}}}")
+    (found,) = verdicts(KernelModel(made.functions[-1], made), assume=ALL, only=[HazardClass.DEADLOCK])
+    return found
+
+
+@pytest.mark.parametrize("body", [RING, PERSISTENT])
+def test_no_thread_of_a_proved_protocol_deadlocks(body: str) -> None:
+    found = deadlock(body)
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[%rd1], 4096, [%r10", "[%rd1], 2048, [%r10"),
+        (
+            "@!%p4 bra wait;",
+            "@!%p4 bra wait;\nld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.s32 %p14, %r12, 0;\n@%p14 bra wait;",
+        ),
+        (
+            "@!%p4 bra wait;",
+            "ld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.or.s32 %p14, %r12, 0, !%p4;\n@%p14 bra wait;",
+        ),
+        (
+            "@!%p4 bra wait;",
+            "@%p4 bra done;\nother:\nld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.s32 %p14, %r12, 0;\n@%p14 bra other;\nbra wait;\ndone:",
+        ),
+        (
+            "mov.u32 %r4, 0;\nloop:",
+            "setp.ge.s32 %p15, %r2, 64;\n@%p15 bra apart;\nbar.sync 1, 64;\napart:\nmov.u32 %r4, 0;\nloop:",
+        ),
+    ],
+)
+def test_a_thread_may_wait_for_more_than_a_phase(old: str, new: str) -> None:
+    assert RING.count(old) == 1
+    assert deadlock(RING.replace(old, new)).status is Status.UNKNOWN
 
 
 def test_a_system_of_sizes_has_a_solution() -> None:
