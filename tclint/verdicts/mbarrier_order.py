@@ -21,7 +21,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.checker import Refused
-from tclint.verdicts.epochs import Between, Counters, Levels
+from tclint.verdicts.epochs import Between, Counters, Levels, Numbers
 from tclint.verdicts.mbarrier_checker import (
     MbarrierCertificate,
     MbarrierQuestions,
@@ -237,6 +237,21 @@ class Protocol(Tracked):
         mask = self.values.mask(value)
         return None if mask is None else bool(mask >> thread & 1)
 
+    def place(self, site: int, numbers: Numbers, counters: Counters) -> Location | None:
+        """Where a copy of one thread writes, where counters have these numbers; None if it is not known."""
+        operand = self.model.instruction(site).role("destination")
+        address = self._value(site, operand, numbers, counters) if self.copies.get(site) == 1 else None
+        return None if address is None else self.mbarriers.location(address)
+
+    def room(self, place: Location) -> int | None:
+        """The bytes from a place to the next mbarrier, or to the end of the variable; None if they are not known."""
+        name, offset = place
+        ends = [at - offset for variable, at in self.followed.values() if variable == name and at > offset]
+        variable = self.model.variable(name)
+        if variable is not None and variable.size:
+            ends.append(variable.size - offset)
+        return min(ends, default=None)
+
     def box(self, site: int) -> tuple[object, ...]:
         """What decides how many bytes a tensor copy writes: the tensor map, and how the copy uses it."""
         instruction = self.model.instruction(site)
@@ -344,6 +359,8 @@ class MbarrierOrder(SharedOrder):
             phases.awaited,
             self.protocol.condition,
             self.protocol.copies,
+            self.protocol.place,
+            self.protocol.room,
             self.protocol.box,
             self.facts.along,
             self.facts.begins_before_end,

@@ -316,6 +316,10 @@ WRONG = {
         "[%rd3, {%r4}], [%r3+8192];\n@%p8 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+8192], 6144;",
     ),
     "a copy over the mbarrier": (PERSISTENT, "[%r3+4096], [%rd3", "[%r3+8192], [%rd3"),
+    "more bytes than fit before the mbarrier": (PERSISTENT, "6144;", "8208;"),
+    "two copies to one place": (PERSISTENT.replace("6144", "8192"), "[%r3], [%rd2", "[%r3+4096], [%rd2"),
+    "a result that no branch tests": (RING, "@!%p4 bra last;", ""),
+    "a wait that is not repeated": (RING, "@!%p4 bra last;", "@!%p4 bra given_up;\ngiven_up:"),
     "a copy of another condition": (
         PERSISTENT,
         "@%p8 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+4096]",
