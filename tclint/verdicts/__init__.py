@@ -18,7 +18,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     tensor-memory                           tensor_order    epochs, with tensor_space
     mbarrier                                mbarrier_order  mbarrier_checker, with path_facts
     register-pool                           register_pool   warp_registers
-    deadlock                                deadlock        the checkers of convergence and register-pool, own_loops
+    deadlock                                deadlock        the checkers of convergence, register-pool and mbarrier, own_loops
 
 Several provers ask which bytes an operation and an access have in common: ``disjoint``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, ``counting`` for the counters of their epoch,
@@ -36,7 +36,7 @@ Change this package when a kernel that is right is *unknown*, or to prove anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tclint.analyses.budget import Spent
@@ -46,6 +46,7 @@ from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.ir.cfg import Edge
 from tclint.isa.effects import Resource
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
@@ -167,7 +168,13 @@ def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], 
 def _deadlock_free(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
     """What is proved of waits, from what is proved of collective instructions and the register pool."""
     pool = model.fact(pooled, assume) if model.sites(Resource.REGISTERS) else None
-    return Waits(*model.fact(converged, assume), pool).outcome()
+    return Waits(*model.fact(converged, assume), pool, lambda: model.fact(_phases, assume)).outcome()
+
+
+def _phases(model: KernelModel, assume: frozenset[Assumption]) -> tuple[Outcome, Mapping[Edge, int]]:
+    """What is proved of mbarriers, and the edges that a thread takes once the wait before them has succeeded."""
+    order = MbarrierOrder(model, assume)
+    return order.outcome(), order.protocol.questions.awaited
 
 
 def _ordered_in_tensor(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
@@ -187,7 +194,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.SHARED_MEMORY: ordered_in_shared,
     HazardClass.TENSOR_MEMORY: _ordered_in_tensor,
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
-    HazardClass.MBARRIER: lambda model, assume: MbarrierOrder(model, assume).outcome(),
+    HazardClass.MBARRIER: lambda model, assume: model.fact(_phases, assume)[0],
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }

@@ -21,15 +21,27 @@ If it is not, it is in no circle, and what is left are circles of groups.
 
 **Registers.** What the class of the register pool claims holds whatever becomes of waits after a ``setmaxnreg``.
 
+**Phases.** The class of mbarriers claims that a wait ends unless something else holds up the thread that arrives or copies. Order
+what threads wait for by the blocks that all of them execute together, and by instructions within these. Assume that threads wait
+in a circle, and take what is first. If it is a wait for an mbarrier, what its phase needs has an earlier position, from which only
+branches lead to the instructions that do it, so no thread that should do it waits for an mbarrier or at a barrier on the way, and
+what the threads of a warp execute together there, all of them reach. If it is a collective instruction, the threads that do not
+get there wait in the same branch, for an mbarrier whose phase is complete for the same reason. This is said only of kernels
+without barriers that count some of the threads.
+
 **Loops.** A loop that decides itself, an asynchronous operation and a grid before this one are taken to end. Any other loop that
 observes others may wait for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Discharge, Obligation, Reason
+from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier, Resource
+from tclint.verdicts.checker import Graph
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_loops import ObservingLoop, observing_loops
@@ -41,11 +53,18 @@ __all__ = ["Waits"]
 class Waits:
     """The obligations of each instruction and each loop of one kernel that may wait, and what discharges them.
 
-    *converged* is what is proved of its collective instructions from the levels of *uniform*, *pool* of its register pool.
+    *converged* is what is proved of its collective instructions from the levels of *uniform*, *pool* of its register pool, and
+    *phases* of its mbarriers, with the edges that threads take once the waits before them have succeeded.
     """
 
-    def __init__(self, uniform: Convergence, converged: Outcome, pool: Outcome | None) -> None:
-        self.uniform, self.pool = uniform, pool
+    def __init__(
+        self,
+        uniform: Convergence,
+        converged: Outcome,
+        pool: Outcome | None,
+        phases: Callable[[], tuple[Outcome, Mapping[Edge, int]]],
+    ) -> None:
+        self.uniform, self.pool, self.phases = uniform, pool, phases
         self.model, self.function = uniform.model, uniform.function
         self.needed, self.reasons = list(converged.obligations), list(converged.reasons)
         self.assumptions = converged.assumptions
@@ -68,7 +87,7 @@ class Waits:
                 self._open(span(self.function, site), why)
         graph, ask = self.uniform.of.graph, self.uniform.of.ask
         for loop in observing_loops(self.function, graph, ask.read_only, ask.constant):
-            why = "" if loop.by is None else self._observed(loop)
+            why = "" if loop.by is None or self._completes(loop, graph) else self._observed(loop)
             if not loop.assumed <= self.uniform.assume:
                 why = "the counter of this loop may wrap"
             self.assumptions |= loop.assumed
@@ -90,6 +109,25 @@ class Waits:
         self.needed += (each for each in pool.obligations if each.what == GRANTED)
         self.reasons += pool.reasons
         self.assumptions |= pool.assumptions
+
+    def _completes(self, loop: ObservingLoop, graph: Graph) -> bool:
+        """Whether a loop does nothing but wait for a phase of an mbarrier which is proved to complete."""
+        waits = loop.by is not None and loop.by >= 0
+        if not waits or self.model.instruction(loop.by or 0).effects.awaits is not Barrier.MBARRIER:
+            return False
+        outcome, awaited = self.phases()
+        if outcome.reasons or self.uniform.parties is not None:
+            return False
+        here = self.uniform.of.block_of[loop.site]
+        again = [edge for edge in graph.successors[here] if awaited.get(edge) != loop.by]
+        seen = set[int]()
+        while len(again) == 1 and again[0].target not in seen and again[0].target != here:
+            seen.add(again[0].target)
+            again = list(graph.successors[again[0].target])
+        if len(again) != 1 or again[0].target != here or len(graph.successors[here]) != 2:
+            return False
+        self.assumptions |= outcome.assumptions
+        return True
 
     def _observed(self, loop: ObservingLoop) -> str:
         """Why a loop may wait for others."""

@@ -57,8 +57,8 @@ __all__ = [
 Boxes = tuple[tuple[object, int], ...]
 """How many copies of each size that is not known, in an order."""
 Uniformly = Callable[[int, int], bool]
-WRITTEN = 1 << 32
-"""What stands for a thread that may be any."""
+WRITTEN, LOST = 1 << 32, 1 << 33
+"""What stands for the thread that has ended an mbarrier, if data have been written to its bytes: at once, or perhaps later."""
 
 
 class Progress(NamedTuple):
@@ -70,12 +70,12 @@ class Progress(NamedTuple):
     """Whether all threads have met since the mbarrier was initialised, and since a thread has last waited for it."""
     arrival: int = -1
     """The arrival for that phase; -1 if there was none."""
-    copies: tuple[int, ...] = ()
-    """The copies that the phase tracks, in order."""
+    copies: tuple[tuple[int, Location | None], ...] = ()
+    """The copies that the phase tracks, in order, each with where it writes, if that is known."""
     new: bool = True
     """Whether threads may not know that it is initialised."""
     ended: int = -1
-    """The thread that has ended it, or :data:`WRITTEN` if data has been written to its bytes; -1 if it is in use."""
+    """The thread that has ended it, or how its bytes have been written since; -1 if it is in use."""
 
 
 class Passed(NamedTuple):
@@ -104,7 +104,7 @@ class MbarrierQuestions(NamedTuple):
     own: frozenset[Location]
     """The mbarriers, no two of which overlap."""
     writes: Mapping[int, Collection[Location]]
-    """The instructions that may write data to the bytes of some of them, and are complete when the next one is executed."""
+    """The instructions that may write data to the bytes of some of them."""
     waits: frozenset[int]
     """The instructions that wait for a parity, or test it."""
     on: Callable[[int, Numbers, Counters], Location | None]
@@ -118,6 +118,10 @@ class MbarrierQuestions(NamedTuple):
     lead to it; None if that is not known."""
     copies: Mapping[int, int]
     """Copy -> how many threads execute it, each of which issues one, if its condition holds."""
+    place: Callable[[int, Numbers, Counters], Location | None]
+    """Where a copy of one thread writes, where counters have these numbers; None if it is not known."""
+    room: Callable[[Location], int | None]
+    """The bytes from a place to the next mbarrier, or to the end of the variable; None if they are not known."""
     box: Callable[[int], object]
     """What copies of one size have in common, for those whose size a tensor map decides."""
     along: Callable[[History, Edge, Uniformly], History | None]
@@ -216,6 +220,8 @@ class MbarrierWalk:
             if i in self.at:
                 states = [after for each in states for after in self._issue(i, each)]
             elif i in self.ask.waits:
+                if not self._repeats(b, i):
+                    self._fail(i, "it may not be repeated until it succeeds")
                 states = [each for each in states if self._ends_here(i, each)]
             if i in self.ask.writes:
                 states = [self._overwritten(i, each) for each in states]
@@ -257,11 +263,13 @@ class MbarrierWalk:
 
     def _overwritten(self, site: int, passed: Passed) -> Passed:
         """What a thread has passed after a write of data to bytes of mbarriers, none of which may be in use in another thread."""
+        later = any(a.writes and a.shared and a.later for a in self.instructions[site].accesses)
         for on in self.ask.writes[site]:
             known = passed.of(on)
-            if known is not None and not (known.ended >= 0 and known.met) and known.ended != WRITTEN:
+            if known is not None and not (known.ended >= 0 and known.met) and known.ended < WRITTEN:
                 self._fail(site, "it may write to the bytes of an mbarrier that is in use")
-            passed = passed.with_(on, Progress(ended=WRITTEN))
+            lost = later or (known is not None and known.ended == LOST)
+            passed = passed.with_(on, Progress(ended=LOST if lost else WRITTEN))
         return passed
 
     # ------------------------------------------------------------ operations
@@ -312,10 +320,12 @@ class MbarrierWalk:
             return None
         on, known = found
         if event.kind is Kind.COPY:
-            if known.arrival < 0 or site in known.copies:
+            if known.arrival < 0 or any(site == copy for copy, _ in known.copies):
                 self._fail(site, "a path leads to it on which no arrival expects its bytes")
                 return None
-            return passed.with_(on, known._replace(copies=tuple(sorted((*known.copies, site)))))
+            place = self.ask.place(site, passed.now, self.certificate.counters)
+            copies = sorted((*known.copies, (site, place)), key=lambda copy: copy[0])
+            return passed.with_(on, known._replace(copies=tuple(copies)))
         if known.arrival >= 0 or known.copies:
             self._fail(site, "a phase may be underway that not all threads have waited for")
         elif not known.met:
@@ -332,7 +342,9 @@ class MbarrierWalk:
         """What a thread has passed after the initialisation of an mbarrier."""
         on = self._named(site, passed)
         known = None if on is None else passed.of(on)
-        if known is not None and not (known.met or known.ended == self.ask.events[site].thread):
+        if known is not None and known.ended == LOST:
+            self._fail(site, "data may still be written to its bytes")
+        elif known is not None and not (known.met or known.ended == self.ask.events[site].thread):
             self._fail(site, "no barrier separates it from the end of the mbarrier")
         elif known is not None and known.ended < 0:
             self._fail(site, "the mbarrier may be initialised already")
@@ -364,17 +376,41 @@ class MbarrierWalk:
             return True
         return False
 
+    def _repeats(self, b: int, wait: int) -> bool:
+        """Whether a thread for which a wait does not succeed waits again."""
+        again = [edge for edge in self.graph.successors[b] if self.ask.awaited.get(edge) != wait]
+        if len(again) == len(self.graph.successors[b]):
+            return False
+        seen = set[int]()
+        while len(again) == 1 and again[0].target not in seen:
+            seen.add(again[0].target)
+            if not self.ask.waits.isdisjoint(self.graph.blocks[again[0].target]):
+                return True
+            again = list(self.graph.successors[again[0].target])
+        return False
+
     def _phase(self, known: Progress) -> Phase | None:
         """What the phase expects beyond the copies whose size is known, and the other copies; None if that cannot be."""
         events = self.ask.events
         threads, boxes = self.ask.copies, Counter[object]()
-        left = events[known.arrival].bytes - sum(events[site].bytes * threads[site] for site in known.copies)
-        for site in known.copies:
-            if not events[site].bytes:
-                boxes[self.ask.box(site)] += threads[site]
-        if left < 0 or (left > 0) != bool(boxes):
+        left = events[known.arrival].bytes - sum(events[c].bytes * threads[c] for c, _ in known.copies)
+        others = [(site, place) for site, place in known.copies if not events[site].bytes]
+        for site, _ in others:
+            boxes[self.ask.box(site)] += threads[site]
+        if left < 0 or (left > 0) != bool(boxes) or not self._fits(left, [place for _, place in others]):
             return None
         return Phase(left, tuple(sorted(boxes.items(), key=repr)))
+
+    def _fits(self, size: int, places: Sequence[Location | None]) -> bool:
+        """Whether copies to these places may write so many bytes together, none of them twice, and none of what follows."""
+        known = sorted(place for place in places if place is not None)
+        if not known or len(known) < len(places):
+            return True
+        rooms = list[int | None]()
+        for place, following in zip(known, (*known[1:], None), strict=True):
+            near = following is not None and following[0] == place[0]
+            rooms.append(following[1] - place[1] if following is not None and near else self.ask.room(place))
+        return None in rooms or size <= sum(room for room in rooms if room is not None)
 
     def _waited(self, passed: Passed, edge: Edge) -> Passed:
         """What a thread has passed after an edge, if it is taken only because a wait has succeeded."""

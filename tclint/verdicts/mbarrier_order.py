@@ -21,7 +21,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.checker import Refused
-from tclint.verdicts.epochs import Between, Counters, Levels
+from tclint.verdicts.epochs import Between, Counters, Levels, Numbers
 from tclint.verdicts.mbarrier_checker import (
     MbarrierCertificate,
     MbarrierQuestions,
@@ -42,9 +42,11 @@ LEAST_BOX = 16
 """The bytes that a tensor copy writes at least (9.7.9.27.1.2)."""
 MAX_COPIES = 32
 """The threads that issue a copy by one instruction."""
-MAX_PASSED = 512
+MAX_ITERATIONS = 64
+"""The iterations of a loop that are followed one by one, if their number is constant."""
+MAX_PASSED = 2048
 """The alternatives of what a thread may have passed at one block."""
-MAX_STEPS = 20_000
+MAX_STEPS = 60_000
 """The visits of a block, each for one alternative."""
 
 _WHAT = {
@@ -176,8 +178,8 @@ class Protocol(Tracked):
             accesses = [a for a in instruction.accesses if a.writes and a.shared and not a.object]
             if not tracked(instruction) and not all(a.own for a in accesses):
                 yield site, "it may write to an mbarrier of another CTA"
-            elif site in writes and (any(a.later for a in accesses) or instruction.calls_program):
-                yield site, "it may write to the bytes of an mbarrier, and when is not known"
+            elif site in writes and instruction.calls_program:
+                yield site, "the callee may write to the bytes of an mbarrier"
 
     def exists(self, thread: int) -> bool:
         """Whether each CTA has a thread, if the shape of the CTA may be assumed."""
@@ -234,6 +236,21 @@ class Protocol(Tracked):
         """The truth of a predicate in *thread*, if its index decides that."""
         mask = self.values.mask(value)
         return None if mask is None else bool(mask >> thread & 1)
+
+    def place(self, site: int, numbers: Numbers, counters: Counters) -> Location | None:
+        """Where a copy of one thread writes, where counters have these numbers; None if it is not known."""
+        operand = self.model.instruction(site).role("destination")
+        address = self._value(site, operand, numbers, counters) if self.copies.get(site) == 1 else None
+        return None if address is None else self.mbarriers.location(address)
+
+    def room(self, place: Location) -> int | None:
+        """The bytes from a place to the next mbarrier, or to the end of the variable; None if they are not known."""
+        name, offset = place
+        ends = [at - offset for variable, at in self.followed.values() if variable == name and at > offset]
+        variable = self.model.variable(name)
+        if variable is not None and variable.size:
+            ends.append(variable.size - offset)
+        return min(ends, default=None)
 
     def box(self, site: int) -> tuple[object, ...]:
         """What decides how many bytes a tensor copy writes: the tensor map, and how the copy uses it."""
@@ -304,7 +321,8 @@ class MbarrierOrder(SharedOrder):
 
     @cached_property
     def _tracking(self) -> Counters:
-        return self.across.counting.counters(self.protocol.addresses())
+        found = self.across.counting.counters(self.protocol.addresses())
+        return {**found, **dict.fromkeys(self.facts.short_counters(MAX_ITERATIONS), 0)}
 
     @cached_property
     def _phis(self) -> dict[int, set[int]]:
@@ -341,6 +359,8 @@ class MbarrierOrder(SharedOrder):
             phases.awaited,
             self.protocol.condition,
             self.protocol.copies,
+            self.protocol.place,
+            self.protocol.room,
             self.protocol.box,
             self.facts.along,
             self.facts.begins_before_end,
@@ -365,9 +385,10 @@ class MbarrierOrder(SharedOrder):
         """What threads may have passed at each block; and the limit that is exceeded, in words."""
         entry: list[dict[Passed, None]] = [{} for _ in self.cfg.blocks]
         levels = self.uniform.levels
-        certificate = MbarrierCertificate(levels, self._full, self._tracking, entry)
         of = self.uniform.of
         uniform = Levels(of, levels, of.outer(levels), Between.THREADS)
+        counters = {phi: bits for phi, bits in self._tracking.items() if uniform.uniform(*self._defined(phi))}
+        certificate = MbarrierCertificate(levels, self._full, counters, entry)
         walk = MbarrierWalk(self.function, of.graph, certificate, self._asked, uniform)
         entry[0][first_passed()] = None
         work: dict[int, dict[Passed, None]] = {0: dict(entry[0])}

@@ -26,9 +26,9 @@ Literal = tuple[int, bool]
 Uniform = Callable[[int, int], bool]
 """Whether a register that is defined on entry to a block is the same in all threads."""
 
-MAX_TAKEN = 6
+MAX_TAKEN = 10
 """The edges that a history holds."""
-MAX_FACTS = 24
+MAX_FACTS = 40
 """The facts that a history holds."""
 
 
@@ -88,6 +88,25 @@ class PathFacts:
         """The blocks whose entries change the predicates."""
         return frozenset(phi.block for phi in self.phis)
 
+    def short_counters(self, most: int) -> Iterator[int]:
+        """The phis that count loops which *most* iterations at most are executed of, by constants."""
+        for block in sorted(self.deciding):
+            node = None if (test := self._tested(block)) is None else self.values.node(test)
+            while type(node) is Negation:
+                node = self.values.node(node.operand)
+            if type(node) is not Compare:
+                continue
+            terms, constant = self.values.linear(self.values.minus(*node.operands))
+            if len(terms) != 1 or not self.values.is_phi(terms[0][0]):
+                continue
+            phi, factor = terms[0]
+            starts = {n for a in self.values.arguments(phi) if (n := self.values.constant_of(a)) is not None}
+            steps = self.values.steps(phi)
+            if len(steps) == len(starts) == 1:
+                first, each = factor * next(iter(starts)) + constant, factor * next(iter(steps))
+                if each and 0 < -first / each <= most:
+                    yield phi
+
     def _tested(self, block: int) -> int | None:
         """The predicate by which a block ends; None if there is none, or it may be of another iteration."""
         last = self.cfg.blocks[block].end - 1
@@ -114,7 +133,8 @@ class PathFacts:
         return History(taken, found.facts) if len(taken) <= MAX_TAKEN else self._shortened(taken, found.facts)
 
     def begins_before_end(self, history: History, edge: Edge) -> bool:
-        """Whether a loop that *edge* enters and that ends when a counter equals a number begins with no greater one, if it grows.
+        """Whether a loop that *edge*, the last one of *history*, enters and that ends when a counter equals a number begins with no
+        greater one, if it grows.
 
         What the values say about counters of loops takes that for granted, since the counter would wrap otherwise; but a thread
         that waits indefinitely in the loop does not get there.
@@ -122,10 +142,11 @@ class PathFacts:
         head = edge.target
         if head not in self.blocks or head not in self.cfg.loops or edge.source in self.cfg.loops[head]:
             return True
-        tests = [self._tested(e.source) for e in self.cfg.leaving.get(head, ()) if e.predicate >= 0]
-        return all(test is None or self._begins_before(history, edge, test) for test in tests)
+        leaving = [edge for edge in self.cfg.leaving.get(head, ()) if edge.predicate >= 0]
+        ends = [(e.predicate, self.cfg.blocks[e.source].end - 1) for e in leaving]
+        return all(self._begins_before(history, head, self.values.before(*end)) for end in ends)
 
-    def _begins_before(self, history: History, edge: Edge, test: int) -> bool:
+    def _begins_before(self, history: History, head: int, test: int) -> bool:
         """The same for one test by which threads leave the loop."""
         node = self.values.node(test)
         while type(node) is Negation:
@@ -133,10 +154,10 @@ class PathFacts:
         if type(node) is not Compare or node.relation != "eq":
             return True
         left, right = node.operands
-        by = self._step(self.values.minus(left, right), edge.target)
+        by = self._step(self.values.minus(left, right), head)
         if by == 0:
             return True  # the loop does not change it
-        first = [self._then((*history.taken, edge), side) for side in (left, right)]
+        first = [self._then(history.taken, side) for side in (left, right)]
         if by is None or None in first:
             return False
         here, there = (side for side in first if side is not None)

@@ -122,6 +122,47 @@ over:
 ret;
 """
 
+COUNTED = """@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0;
+mov.u32 %r4, 0;
+mov.u32 %r5, 0;
+@!%p1 bra first;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+first:
+bar.sync 0;
+loop:
+mov.u32 %r6, 0;
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], %r5;
+@!%p4 bra wait;
+xor.b32 %r5, %r5, 1;
+bar.sync 0;
+@!%p1 bra issued;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+issued:
+add.s32 %r4, %r4, 1;
+setp.ne.s32 %p5, %r4, 17;
+@%p5 bra loop;
+last:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], 1;
+@!%p4 bra last;
+ret;
+"""
+TWO_LIVES = """@%p1 mbarrier.init.shared.b64 [%r3], 1;
+bar.sync 0;
+bar.sync 0; // used
+@%p1 mbarrier.inval.shared.b64 [%r3];
+@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0; // ended
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+8192], 4096;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 4096, [%r3+8192];
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], 0;
+@!%p4 bra wait;
+bar.sync 0;
+ret;
+"""
+
 
 def phases(body: str, assume: frozenset[Assumption] = ALL) -> Verdict:
     """What is known of the class in a kernel with *body*."""
@@ -143,7 +184,7 @@ def test_a_ring_of_two_stages_is_proved() -> None:
     assert Assumption.EXPECTED not in found.assumptions
 
 
-@pytest.mark.parametrize("body", [PERSISTENT, COMMITS])
+@pytest.mark.parametrize("body", [PERSISTENT, COMMITS, COUNTED, TWO_LIVES])
 def test_other_right_kernels_are_proved(body: str) -> None:
     found = phases(body)
     assert found.status is Status.PROVED, found.reasons
@@ -154,6 +195,34 @@ def test_what_a_tensor_map_says_is_assumed() -> None:
     assert phases(PERSISTENT, ALL - {Assumption.EXPECTED}).status is Status.UNKNOWN
 
 
+AGAIN = """@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0;
+@%p6 bra over;
+mov.u32 %r4, 0;
+mov.u32 %r5, 0;
+mov.u32 %r30, 0;
+tiles:
+mov.u32 %r6, 0;
+loop:
+bar.sync 0;
+setp.lt.s32 %p2, %r4, %r1;
+and.pred %p3, %p1, %p2;
+@!%p3 bra issued;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3+8192];
+issued:
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], %r5;
+@!%p4 bra wait;
+xor.b32 %r5, %r5, 1;
+add.s32 %r4, %r4, 1;
+setp.ne.s32 %p5, %r4, %r1;
+@%p5 bra loop;
+add.s32 %r30, %r30, 1;
+setp.eq.s32 %p9, %r30, 1;
+@!%p9 bra tiles;
+over:
+ret;
+"""
 THROUGH = RING.replace("mov.u32 %r4, %r8;", "through:\nmov.u32 %r4, %r8;")
 WRONG = {
     "no initialisation": (RING, "@%p1 mbarrier.init.shared.b64 [%r3+8200], 1;\n", ""),
@@ -208,6 +277,11 @@ WRONG = {
     ),
     "an iteration too many": (RING, "setp.ne.s32 %p5, %r8, %r1;", "setp.le.s32 %p5, %r8, %r1;"),
     "a loop that begins past its end": (RING, "@%p6 bra empty;\n", ""),
+    "a loop that continues where it ended before": (
+        AGAIN,
+        "setp.eq.s32 %p9, %r30, 1;",
+        "setp.ge.s32 %p9, %r30, 2;",
+    ),
     "another trip count": (RING, "setp.ne.s32 %p5, %r8, %r1;", "setp.lt.s32 %p5, %r8, %r31;"),
     "no barrier before a refill": (RING, "bar.sync 0; // refill\n", ""),
     "a barrier of one warp before a refill": (RING, "bar.sync 0; // refill\n", "bar.warp.sync -1;\n"),
@@ -242,6 +316,10 @@ WRONG = {
         "[%rd3, {%r4}], [%r3+8192];\n@%p8 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+8192], 6144;",
     ),
     "a copy over the mbarrier": (PERSISTENT, "[%r3+4096], [%rd3", "[%r3+8192], [%rd3"),
+    "more bytes than fit before the mbarrier": (PERSISTENT, "6144;", "8208;"),
+    "two copies to one place": (PERSISTENT.replace("6144", "8192"), "[%r3], [%rd2", "[%r3+4096], [%rd2"),
+    "a result that no branch tests": (RING, "@!%p4 bra last;", ""),
+    "a wait that is not repeated": (RING, "@!%p4 bra last;", "@!%p4 bra given_up;\ngiven_up:"),
     "a copy of another condition": (
         PERSISTENT,
         "@%p8 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+4096]",
@@ -257,6 +335,18 @@ WRONG = {
         PERSISTENT,
         "@%p8 mbarrier.arrive",
         "early:\n@%p8 mbarrier.try_wait.parity.shared.b64 %p11, [%r3+8192], 0;\n@!%p11 bra early;\n@%p8 mbarrier.arrive",
+    ),
+    "one iteration more": (COUNTED, "%r4, 17;", "%r4, 18;"),
+    "the last parity of an even number": (
+        COUNTED,
+        "[%r3+8192], 1;\n@!%p4 bra last",
+        "[%r3+8192], 0;\n@!%p4 bra last",
+    ),
+    "a copy over an mbarrier that another thread may end": (TWO_LIVES, "bar.sync 0; // ended\n", ""),
+    "a copy over an mbarrier that begins again": (
+        TWO_LIVES,
+        "bar.sync 0;\nret;",
+        "bar.sync 0;\n@%p1 mbarrier.init.shared.b64 [%r3], 1;\nret;",
     ),
     "a commit that a loaded flag skips": (
         COMMITS,
@@ -284,6 +374,46 @@ def test_a_wrong_twin_is_not_proved(name: str) -> None:
     assert body.count(old) == 1, name
     assert phases(body).status is Status.PROVED
     assert phases(body.replace(old, new)).status is Status.UNKNOWN
+
+
+def deadlock(body: str) -> Verdict:
+    """What is known of deadlocks in a kernel with *body*."""
+    made = built(f"{HEAD}{body}}}")
+    (found,) = verdicts(KernelModel(made.functions[-1], made), assume=ALL, only=[HazardClass.DEADLOCK])
+    return found
+
+
+@pytest.mark.parametrize("body", [RING, PERSISTENT])
+def test_no_thread_of_a_proved_protocol_deadlocks(body: str) -> None:
+    found = deadlock(body)
+    assert found.status is Status.PROVED, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[%rd1], 4096, [%r10", "[%rd1], 2048, [%r10"),
+        (
+            "@!%p4 bra wait;",
+            "@!%p4 bra wait;\nld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.s32 %p14, %r12, 0;\n@%p14 bra wait;",
+        ),
+        (
+            "@!%p4 bra wait;",
+            "ld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.or.s32 %p14, %r12, 0, !%p4;\n@%p14 bra wait;",
+        ),
+        (
+            "@!%p4 bra wait;",
+            "@%p4 bra done;\nother:\nld.volatile.global.u32 %r12, [%rd1];\nsetp.eq.s32 %p14, %r12, 0;\n@%p14 bra other;\nbra wait;\ndone:",
+        ),
+        (
+            "mov.u32 %r4, 0;\nloop:",
+            "setp.ge.s32 %p15, %r2, 64;\n@%p15 bra apart;\nbar.sync 1, 64;\napart:\nmov.u32 %r4, 0;\nloop:",
+        ),
+    ],
+)
+def test_a_thread_may_wait_for_more_than_a_phase(old: str, new: str) -> None:
+    assert RING.count(old) == 1
+    assert deadlock(RING.replace(old, new)).status is Status.UNKNOWN
 
 
 def test_a_system_of_sizes_has_a_solution() -> None:
