@@ -557,20 +557,12 @@ class Progress:
         """The two registers that are equal if the predicate that an instruction writes has a value; None if it says no such thing."""
         instruction = self.instructions[at]
         match, operands = instruction.match, instruction.operands
-        if (
-            match is None
-            or match.form.name != "setp.int"
-            or instruction.guard >= 0
-            or "bool" in match.binding
-        ):
+        if match is None or instruction.guard >= 0 or match.form.compute != "setp" or "bool" in match.binding:
             return None
-        relation = next(
-            (match.binding[each] for each in ("bcmp", "scmp", "ucmp") if each in match.binding), ""
-        )
-        if relation != (".eq" if truth else ".ne") or not isinstance(operands[0], int):
+        if match.relation != ("eq" if truth else "ne") or not isinstance(operands[0], int):
             return None
         widths = [type_width(self.function.registers[r].type) for r in operands[1:] if isinstance(r, int)]
-        if widths != [WORD, WORD] or match.modifiers[-1][-2:] != str(WORD):
+        if widths != [WORD, WORD] or type_width(match.element) != WORD:
             return None
         _, a, b = operands
         return (a, b) if isinstance(a, int) and isinstance(b, int) else None
