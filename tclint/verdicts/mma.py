@@ -94,19 +94,22 @@ class Multiplications:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needed = self.model.fact(thread_assumptions)
-        if needed is None or not needed <= self.assume:
-            missing = "by registers that change" if needed is None else "without assumptions"
+        assumed = self.model.fact(thread_assumptions)
+        if assumed is None or not assumed <= self.assume:
+            missing = "by registers that change" if assumed is None else "without assumptions"
             return Outcome(
                 reasons=(Reason(None, f"which threads issue operations is not decided {missing}"),)
             )
-        self.assumed |= needed
+        self.assumed |= assumed
         if len(self.issuers) > MAX_THREADS:
             why = f"more than {MAX_THREADS} threads may issue its operations"
             return Outcome(reasons=(Reason(span(self.model.function, min(self.operations)), why),))
-        needs = sorted(set(self._needs()), key=lambda n: (n.use, n.operation, n.what))
-        if len(needs) > MAX_OBLIGATIONS:
-            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needed = set[ProofObligation]()
+        for need in self._needs():
+            needed.add(need)
+            if len(needed) > MAX_OBLIGATIONS:
+                return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needs = sorted(needed, key=lambda n: (n.use, n.operation, n.what))
         found = self._followed(needs, {})
         if found is None or any(each.discharge is None for each in found.obligations):
             counted = self._followed(needs, self._counters) if self._counters else None
