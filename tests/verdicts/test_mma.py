@@ -854,6 +854,15 @@ def test_obligations_name_what_discharges_them() -> None:
     assert {Discharge.WAIT, Discharge.ORDERED, Discharge.DISJOINT} <= kinds
 
 
+def test_a_kernel_with_too_many_obligations_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = len(mma(PROVED["waited for"]).obligations)
+    for limit, status in ((count, Status.PROVED), (count - 1, Status.UNKNOWN)):
+        monkeypatch.setattr(module_of_prover, "MAX_OBLIGATIONS", limit)
+        found = mma(PROVED["waited for"])
+        assert found.status is status
+    assert [reason.what for reason in found.reasons] == [f"it has more than {count - 1} obligations"]
+
+
 def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
     body = f"@%p0 bra store;\n{MMA}\nstore:\n@!%p0 bra end;\n{ST}\nend:\n@%p0 bra others;\n{COMMIT}\n{wait()}"
     found = mma(body, start=START.replace("@%p0 bra others;", ""))
