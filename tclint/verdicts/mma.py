@@ -21,6 +21,7 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier
+from tclint.values.integers import type_width
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.across_threads import AcrossThreads
@@ -28,6 +29,7 @@ from tclint.verdicts.checker import CompletionTransfer, Graph, ProofObligation, 
 from tclint.verdicts.disjoint import COLUMNS, AccessedBytes, column_ranges_disjoint
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
+    WORD,
     Counters,
     Key,
     Location,
@@ -92,19 +94,22 @@ class Multiplications:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needed = self.model.fact(thread_assumptions)
-        if needed is None or not needed <= self.assume:
-            missing = "by registers that change" if needed is None else "without assumptions"
+        assumed = self.model.fact(thread_assumptions)
+        if assumed is None or not assumed <= self.assume:
+            missing = "by registers that change" if assumed is None else "without assumptions"
             return Outcome(
                 reasons=(Reason(None, f"which threads issue operations is not decided {missing}"),)
             )
-        self.assumed |= needed
+        self.assumed |= assumed
         if len(self.issuers) > MAX_THREADS:
             why = f"more than {MAX_THREADS} threads may issue its operations"
             return Outcome(reasons=(Reason(span(self.model.function, min(self.operations)), why),))
-        needs = sorted(set(self._needs()), key=lambda n: (n.use, n.operation, n.what))
-        if len(needs) > MAX_OBLIGATIONS:
-            return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needed = set[ProofObligation]()
+        for need in self._needs():
+            needed.add(need)
+            if len(needed) > MAX_OBLIGATIONS:
+                return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
+        needs = sorted(needed, key=lambda n: (n.use, n.operation, n.what))
         found = self._followed(needs, {})
         if found is None or any(each.discharge is None for each in found.obligations):
             counted = self._followed(needs, self._counters) if self._counters else None
@@ -175,6 +180,8 @@ class Multiplications:
         return tuple(_bits(self.model.views.context_of(operation).threads, MAX_THREADS + 1))
 
     def _thread(self, thread: int) -> ThreadQuestions:
+        """What is asked about one thread."""
+
         def decided(register: int, at: int, known: frozenset[tuple[int, bool]]) -> bool | None:
             p = self._of_thread(self.values.before(register, at), thread)
             mask = self.values.mask(p)
@@ -189,13 +196,26 @@ class Multiplications:
             p = self._of_thread(self.values.before(register, at), thread)
             return p if p in self._worthwhile(thread) else None
 
+        def below(register: int, at: int, bits: int, known: frozenset[tuple[int, bool]]) -> bool:
+            if type_width(self.model.function.registers[register].type) != WORD or bits >= WORD - 1:
+                return False
+            value, condition = self.values.after(register, at), self._condition(known)
+            limits = ((0, False), (1 << bits, True))
+            return all(
+                self.values.entails(
+                    self.values.compare("lt", value, self.values.constant(n), True), condition
+                )
+                is truth
+                for n, truth in limits
+            )
+
         def enters(block: int) -> bool:
             return bool(self.model.reachability.threads_at.get(block, 0) >> thread & 1)
 
         own = self._own(thread)
         renewed = {at: on for at, on in own.items() if not self._mbarriers.once(at)}
         locations, others = frozenset(own.values()), self._elsewhere(own, renewed)
-        asked = ThreadQuestions(decided, invariant, locations, enters, others, self.counting)
+        asked = ThreadQuestions(decided, invariant, locations, enters, below, others, self.counting)
         asked = asked._replace(renewed=frozenset(renewed.values()))
         waits = Progress(self.model.function, self.graph, asked).waits
         return asked._replace(observed=self._observed(thread, waits))

@@ -5,7 +5,8 @@ checker follows every state through its block, and verifies that the states of t
 execution of that thread has another one. A state has what decides which phase of an mbarrier a wait is for:
 
 - the numbers of the registers from which addresses of mbarriers and parities are computed, as far as they follow from
-  constants, so that the stages of a ring are distinguished;
+  constants, so that the stages of a ring are distinguished; where a branch is taken only if two registers are equal, the number of
+  one is that of the other: the trip count is what the counter of the loop has become;
 - for each mbarrier whose phases only commits of this thread complete, whether the number of these commits is odd, and how
   many of the newest may not have completed (:class:`CommitPhase`). One that this thread initialises and ends by itself, as in each
   iteration of a loop, has no phases before the one and after the other, which follows the last commit;
@@ -63,6 +64,8 @@ LOST = 3
 _SYMBOLIC = frozenset(("mov", "add", "sub"))
 """What is computed of an address that is not a number."""
 
+WORD = 32
+"""The bits of a register that counts."""
 MANY = 32
 """The number from which on a counter is known modulo this power of two only, so that it has finitely many states."""
 
@@ -141,6 +144,9 @@ class ThreadQuestions(NamedTuple):
     """The mbarriers with a count of 1, initialised once, at which nothing arrives but commits of this thread alone."""
     enters: Callable[[int], bool]
     """Whether the thread may enter a block."""
+    below: Callable[[int, int, int, frozenset[tuple[int, bool]]], bool]
+    """Whether a register holds after an instruction no negative number, and less than a power of two, by its exponent, given
+    predicates that are known."""
     elsewhere: frozenset[int]
     """Commits and waits for other mbarriers, and what initialises or ends others than those that are renewed."""
     counters: Mapping[int, Sequence[tuple[int, int]]]
@@ -234,6 +240,8 @@ class Progress:
         self.waits = frozenset(i for i in reachable if self._succeeds(i))
         self.live = self._live()
         """Block -> the relevant registers that are read after its entry before they are written."""
+        self.equated = dict(self._equating())
+        """The edges that are taken only if two registers are equal, each with these."""
 
     @staticmethod
     def _commits(instruction: Instruction) -> bool:
@@ -379,7 +387,7 @@ class Progress:
         elif self._follows(at) and instruction.effects.bounds_mbarrier:
             key = self._bounded(key, instruction)
         for register in self.relevant.intersection(instruction.writes):
-            number = self._evaluated(key, instruction, register)
+            number = self._evaluated(key, at, register)
             kept = frozenset(pair for pair in key.numbers if pair[0] != register)
             key = key._replace(numbers=kept if number is None else kept | {(register, number)})
         return key, facts
@@ -467,13 +475,27 @@ class Progress:
             return operand.name, operand.offset
         return dict(key.numbers).get(operand) if isinstance(operand, int) else None
 
-    def _evaluated(self, key: Key, instruction: Instruction, register: int) -> Value | None:
+    def _evaluated(self, key: Key, at: int, register: int) -> Value | None:
         """What an instruction writes to a register; None if that does not follow from numbers."""
+        instruction = self.instructions[at]
+        if not _computes(instruction):
+            return None
+        values = [self._operand(key, operand) for operand in instruction.operands[1:]]
+        found = self._computed(instruction, register, values)
+        if any(isinstance(value, Low) for value in values) and (found is None or isinstance(found, Low)):
+            low = found or Low(0, 0)
+            if self.ask.below(register, at, low.known, key.known):
+                return low.bits
+        return found
+
+    def _computed(
+        self, instruction: Instruction, register: int, values: Sequence[Value | None]
+    ) -> Value | None:
+        """What an instruction makes of such operands; None if it is not known."""
         match = instruction.match
-        if match is None or not _computes(instruction):
+        if match is None:
             return None
         name = match.form.compute
-        values = [self._operand(key, operand) for operand in instruction.operands[1:]]
         if any(value is None for value in values):
             return None
         if any(map(_is_address, values)):
@@ -507,7 +529,44 @@ class Progress:
                 then = key
             else:
                 continue
-            yield edge, self._entering(then, edge.target)
+            yield edge, self._entering(self._equated(then, edge), edge.target)
+
+    def _equated(self, key: Key, edge: Edge) -> Key:
+        """The state after an edge that is taken only if two registers are equal: the number of one is that of the other."""
+        equal = self.equated.get(edge)
+        numbers = dict(key.numbers)
+        if equal is None or numbers.keys().isdisjoint(equal) or all(each in numbers for each in equal):
+            return key
+        known, other = equal if equal[0] in numbers else equal[::-1]
+        if other not in self.relevant:
+            return key
+        return key._replace(numbers=key.numbers | {(other, numbers[known])})
+
+    def _equating(self) -> Iterator[tuple[Edge, tuple[int, int]]]:
+        """The edges that are taken only if two registers of one width are equal, each with the registers."""
+        for block in self.live:
+            for edge in self.graph.successors[block]:
+                writers = [
+                    i for i in self.graph.blocks[block] if edge.predicate in self.instructions[i].writes
+                ]
+                pair = self._compared(writers[-1], edge.value) if edge.predicate >= 0 and writers else None
+                later = range(writers[-1] + 1, self.graph.blocks[block].stop) if pair else ()
+                if pair and not any(each in self.instructions[i].writes for i in later for each in pair):
+                    yield edge, pair
+
+    def _compared(self, at: int, truth: bool) -> tuple[int, int] | None:
+        """The two registers that are equal if the predicate that an instruction writes has a value; None if it says no such thing."""
+        instruction = self.instructions[at]
+        match, operands = instruction.match, instruction.operands
+        if match is None or instruction.guard >= 0 or match.form.compute != "setp" or "bool" in match.binding:
+            return None
+        if match.relation != ("eq" if truth else "ne") or not isinstance(operands[0], int):
+            return None
+        widths = [type_width(self.function.registers[r].type) for r in operands[1:] if isinstance(r, int)]
+        if widths != [WORD, WORD] or type_width(match.element) != WORD:
+            return None
+        _, a, b = operands
+        return (a, b) if isinstance(a, int) and isinstance(b, int) else None
 
     def _entering(self, key: Key, block: int) -> Key:
         """The state at the entry of a block: without what is not read any more, and with the counters that begin there."""

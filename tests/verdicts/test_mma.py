@@ -854,11 +854,98 @@ def test_obligations_name_what_discharges_them() -> None:
     assert {Discharge.WAIT, Discharge.ORDERED, Discharge.DISJOINT} <= kinds
 
 
+def test_a_kernel_with_too_many_obligations_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = len(mma(PROVED["waited for"]).obligations)
+    for limit, status in ((count, Status.PROVED), (count - 1, Status.UNKNOWN)):
+        monkeypatch.setattr(module_of_prover, "MAX_OBLIGATIONS", limit)
+        found = mma(PROVED["waited for"])
+        assert found.status is status
+    assert [reason.what for reason in found.reasons] == [f"it has more than {count - 1} obligations"]
+
+
 def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
     body = f"@%p0 bra store;\n{MMA}\nstore:\n@!%p0 bra end;\n{ST}\nend:\n@%p0 bra others;\n{COMMIT}\n{wait()}"
     found = mma(body, start=START.replace("@%p0 bra others;", ""))
     assert found.status is Status.PROVED, found.reasons
     assert Discharge.INFEASIBLE in {o.discharge for o in found.obligations}
+
+
+COUNTED = f"""setp.lt.s32 %p8, %r9, 1;
+@%p8 bra none;
+mov.u32 %r11, 0;
+top:
+and.b32 %r22, %r11, 1;
+shl.b32 %r22, %r22, 3;
+add.s32 %r23, %r22, %r8;
+shr.u32 %r25, %r11, 1;
+and.b32 %r25, %r25, 1;
+{MMA}
+{COMMIT.replace("%r8", "%r23")}
+{wait("%r25", "%r23")}
+add.s32 %r11, %r11, 1;
+setp.ne.b32 %p3, %r11, %r9;
+@%p3 bra top;
+add.s32 %r40, %r9, 0;
+and.b32 %r41, %r40, 1;
+shl.b32 %r42, %r41, 3;
+add.s32 %r42, %r42, %r8;
+shr.u32 %r43, %r40, 1;
+and.b32 %r43, %r43, 1;
+{MMA}
+{COMMIT.replace("%r8", "%r42")}
+{wait("%r43", "%r42", "v")}
+{LD}
+none:"""
+"""A commit on each of two mbarriers in turn, and a wait for it; after the loop, the trip count says which one is next."""
+
+
+def test_a_loop_that_ends_at_its_trip_count_says_which_phase_is_next() -> None:
+    found = mma(COUNTED)
+    assert found.status is Status.PROVED, found.reasons
+
+
+SIGNED = """shr.u32 %r41, %r40, 30;
+add.s32 %r41, %r40, %r41;
+and.b32 %r41, %r41, -4;
+sub.s32 %r41, %r40, %r41;
+and.b32 %r41, %r41, 1;"""
+"""The remainder of a number that may be negative, of which the low bit selects a stage."""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "status"),
+    [
+        ("", "", Status.PROVED),
+        ("-4;", "-2;", Status.PROVED),
+        ("-4;", "-1;", Status.UNKNOWN),
+        ("%r41, 1;", "%r41, 2;", Status.UNKNOWN),
+    ],
+)
+def test_the_sign_of_a_trip_count_that_is_not_negative_is_known(was: str, now: str, status: Status) -> None:
+    signed = COUNTED.replace("and.b32 %r41, %r40, 1;", SIGNED.replace(was, now))
+    assert mma(f"shr.s32 %r9, %r9, 6;\n{signed}").status is status
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("setp.ne.b32 %p3", "setp.lt.s32 %p3"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "setp.ne.b32 %p3, %r11, %r9;\n@%p5 add.s32 %r9, %r9, 1;"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "setp.ne.and.b32 %p3, %r11, %r9, %p5;"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "@%p5 setp.ne.b32 %p3, %r11, %r9;"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "setp.eq.b32 %p3, %r11, %r9;"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "setp.ne.b32 %p3, %r11, %r9;\nmov.pred %p3, %p5;"),
+        ("setp.ne.b32 %p3, %r11, %r9;", "add.s32 %r44, %r9, 1;\nsetp.ne.b32 %p3, %r11, %r44;"),
+        ("%r9, 0;", "%r9, 2;"),
+        ("%r9, 0;", "%r9, -1;"),
+        ("shr.u32 %r43, %r40, 1;", "shr.u32 %r43, %r40, 2;"),
+        ("and.b32 %r41, %r40, 1;", "and.b32 %r41, %r40, 2;"),
+        (f"{wait('%r43', '%r42', 'v')}\n{LD}", f"{LD}\n{wait('%r43', '%r42', 'v')}"),
+    ],
+)
+def test_a_loop_that_may_end_otherwise_does_not(was: str, now: str) -> None:
+    assert was in COUNTED
+    assert mma(COUNTED.replace(was, now)).status is Status.UNKNOWN
 
 
 DISPATCHED = """.extern .shared .align 1024 .b8 global_smem[];
