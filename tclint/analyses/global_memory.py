@@ -211,7 +211,7 @@ def depends_on(values: Values, address: int) -> set[Source]:
 
 
 def sources(values: Values, address: int) -> Iterator[Source]:
-    """:func:`depends_on`, as the expressions are met that say so: who needs to know of one need not follow the others."""
+    """:func:`depends_on`, in the order in which its expressions are met, so that a test for one source need not follow the others."""
     seen, work = set[int](), [address]
     while work:
         value = values.representative(work.pop())

@@ -71,7 +71,7 @@ MAX_STATES_PER_PATH = 500
 STATES_BEFORE_LOOKING_AHEAD = 20
 """The states after which a search looks ahead; most searches that find a path visit fewer."""
 MAX_POSITIONS_AHEAD = 10_000
-"""The positions at which a search may look; beyond, it goes on without."""
+"""The positions at which a search may look; with more, it has no :attr:`_PathSearch.ahead`."""
 STATES_BEFORE_REQUIREMENTS = 100
 """The states after which a search computes what each block requires; few searches visit as many."""
 MAX_EDGES_PER_ENTRY_PATH = 96
