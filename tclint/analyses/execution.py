@@ -255,7 +255,7 @@ class ExecutionGuarantee:
             cfg, before = self.model.cfg, self.model.values.before
             self._entered[block] = [
                 (before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value)
-                for edge in cfg.control_dependences(block)
+                for edge in dict.fromkeys(cfg.control_dependences(block))
                 if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block))
             ]
         return self._entered[block]

@@ -26,7 +26,16 @@ from tclint.values.nodes import (
 )
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "GlobalRanges", "Source", "addressed", "depends_on", "global_operands", "origins"]
+__all__ = [
+    "GlobalMemory",
+    "GlobalRanges",
+    "Source",
+    "addressed",
+    "depends_on",
+    "global_operands",
+    "origins",
+    "sources",
+]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
@@ -198,7 +207,12 @@ def _is_pointer(values: Values, term: int) -> bool:
 
 def depends_on(values: Values, address: int) -> set[Source]:
     """What *address* depends on, in all iterations of a loop. What the address of a load depends on does not count."""
-    found, seen, work = set[Source](), set[int](), [address]
+    return set(sources(values, address))
+
+
+def sources(values: Values, address: int) -> Iterator[Source]:
+    """:func:`depends_on`, in the order in which its expressions are met, so that a test for one source need not follow the others."""
+    seen, work = set[int](), [address]
     while work:
         value = values.representative(work.pop())
         if value in seen:
@@ -206,17 +220,16 @@ def depends_on(values: Values, address: int) -> set[Source]:
         seen.add(value)
         node = values.node(value)
         if type(node) is Loaded:
-            found.add(Source.DATA if node.space.startswith(".global") else Source.UNKNOWN)
+            yield Source.DATA if node.space.startswith(".global") else Source.UNKNOWN
         elif type(node) is SpecialRead and node.name.startswith(_OF_THE_DRIVER):
             pass  # the workspace of a cooperative grid, which all CTAs share
         elif type(node) is SpecialRead:
             register = SPECIAL_REGISTERS[node.name]
             if register.distinguishes_threads:
-                found.add(Source.THREAD)
+                yield Source.THREAD
             elif register.scope < Scope.GRID:
-                found.add(Source.CTA)
+                yield Source.CTA
         elif type(node) not in _COMPUTED:
-            found.add(Source.UNKNOWN)
+            yield Source.UNKNOWN
         else:
             work += values.arguments(value) if type(node) is Phi else node.operands
-    return found

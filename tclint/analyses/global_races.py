@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import product
 
-from tclint.analyses.global_memory import Source, depends_on
+from tclint.analyses.global_memory import Source, depends_on, sources
 from tclint.analyses.overlaps import Conflict, Route
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import stored_by_all, written_back
@@ -67,16 +67,23 @@ class GlobalByWarps(SharedByBound):
             )
         return self._counts[access]
 
+    @cached_property
+    def _pointers(self) -> dict[int, bool]:
+        """Base -> whether it is that of a pointer which counts, for the bases that were asked for so far."""
+        return {}
+
     def _through_parameter(self, access: SharedAccess) -> bool:
         """Whether a parameter is the pointer of *access*, or that from which a loop begins, and no data select the place.
 
         Where data lead a thread from place to place, as in a union-find, programs are made to bear the race.
         """
         base = self.addresses.form(access.address).base
-        if not depends_on(self.values, base) <= {Source.CTA}:
-            return False
-        nodes = map(self.values.node, self.origins(base))
-        return any(type(node) is ParameterRead and node.size == _POINTER for node in nodes)
+        if base not in self._pointers:
+            nodes = map(self.values.node, self.origins(base))
+            self._pointers[base] = all(source is Source.CTA for source in sources(self.values, base)) and any(
+                type(node) is ParameterRead and node.size == _POINTER for node in nodes
+            )
+        return self._pointers[base]
 
     @cached_property
     def contended(self) -> bool:

@@ -92,6 +92,9 @@ def _lacking(known: MbarrierObjects, initialised: bool) -> Iterator[tuple[Mbarri
             yield None, site
             continue
         named = known.addresses.each(site)
+        possible = None if named else known.addresses.locations(site)
+        if possible is not None and all(map(known.makers, possible)):
+            continue  # whichever it is; which is the first one takes a search for a path
         first = None if named else known.addresses.at_first(site)
         for location in sorted(named if first is None else {first}):
             if not known.makers(location):

@@ -18,6 +18,9 @@ To keep the number of states small, a predicate is remembered only if a *leaf* o
 depends) decides more than once in the region, and only up to the last strongly connected component in which it does. A
 state is subsumed by an earlier one at the same position with a weaker path condition and at least the same threads.
 
+A search that has visited some states looks *ahead*: at all positions and states of the fact from which the graph leads to
+a goal, whatever the branches depend on. Most searches without an answer have none there, since the fact ends on the way.
+
 A search that has visited many states also computes what each block *requires*: the predicates that have one truth on
 all paths from there to a goal. A state that contradicts one of them is dropped at once, where it would otherwise be
 multiplied by every independent branch up to the test that closes its paths.
@@ -65,6 +68,10 @@ FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
 """The names of this module's two questions in a ledger."""
 MAX_STATES_PER_PATH = 500
 """The states that :func:`find_paths` may visit, and the edges that may separate its start from a goal."""
+STATES_BEFORE_LOOKING_AHEAD = 20
+"""The states after which a search looks ahead; most searches that find a path visit fewer."""
+MAX_POSITIONS_AHEAD = 10_000
+"""The positions at which a search may look; with more, it has no :attr:`_PathSearch.ahead`."""
 STATES_BEFORE_REQUIREMENTS = 100
 """The states after which a search computes what each block requires; few searches visit as many."""
 MAX_EDGES_PER_ENTRY_PATH = 96
@@ -192,6 +199,10 @@ def find_paths(cache: PathSearchCache, query: PathQuery, budget: int = MAX_STATE
     return cache.ledger.give_up(ENTRY_PATH, cfg.blocks[min(goals, default=0)].start, ended)
 
 
+_Position = tuple[int, int, Hashable]
+"""Block, index in ``relevant[block]`` of the next instruction, and state of the fact."""
+
+
 class _State(NamedTuple):
     """A position on a path, with all that its continuations depend on. The first two fields order states."""
 
@@ -213,6 +224,10 @@ class _State(NamedTuple):
     """The instructions from there that changed the fact."""
     guards: tuple[Guard, ...]
     """The outcomes of guards that were assumed from there."""
+
+    @property
+    def position(self) -> _Position:
+        return self.block, self.at, self.fact
 
 
 class _PathSearch:
@@ -239,6 +254,8 @@ class _PathSearch:
         """What was closed last."""
         self.required: dict[int, frozenset[tuple[int, bool]]] | None = None
         """What each block requires (:meth:`_requirements`); None: not computed yet."""
+        self.ahead: frozenset[_Position] | None = None
+        """The positions from which a goal can be reached (:meth:`_look_ahead`); None: not computed."""
         self.dispatched = False
         """Whether a path ended at a dispatcher of roles that may lead to a goal."""
 
@@ -253,7 +270,12 @@ class _PathSearch:
         self._push(
             _State(distance, number, first, position, query.fact, condition, threads, None, None, (), ())
         )
+        looked = False
         while self.queue and self.created <= self.budget:
+            if not looked and self.created > STATES_BEFORE_LOOKING_AHEAD:
+                looked = True
+                self._look_ahead((first, position, query.fact))
+                continue
             if self.required is None and self.created > STATES_BEFORE_REQUIREMENTS:
                 self.required = self._requirements()
             state = heappop(self.queue)
@@ -264,6 +286,50 @@ class _PathSearch:
         if self.dispatched:
             return _DISPATCHED
         return _ENDED if self.closed_by is None else Infeasible(self.closed_by)
+
+    def _look_ahead(self, start: _Position) -> None:
+        """Set :attr:`ahead`, unless there are too many positions, and drop the states from which no goal can be reached."""
+        before: dict[_Position, list[_Position]] = {start: []}
+        reaching, work = list[_Position](), [start]
+        while work:
+            here = work.pop()
+            ends, following = self._following(here)
+            if ends:
+                reaching.append(here)
+            for there in following:
+                if there not in before:
+                    before[there] = []
+                    work.append(there)
+                before[there].append(here)
+            if len(before) > MAX_POSITIONS_AHEAD:
+                return
+        self.cache.count(len(before))
+        ahead = set(reaching)
+        while reaching:
+            new = [there for there in before[reaching.pop()] if there not in ahead]
+            ahead.update(new)
+            reaching += new
+        self.ahead = frozenset(ahead)
+        self.queue = [state for state in self.queue if state.position in ahead]
+        heapify(self.queue)
+
+    def _following(self, here: _Position) -> tuple[bool, list[_Position]]:
+        """Whether a path may end at the next event after a position, and the positions after that, if every branch may be
+        taken and every guard may be true or false."""
+        (number, at, fact), query = here, self.query
+        sites = query.relevant[number]
+        k, after = self._next_event(number, at, fact)
+        if k < len(sites):
+            i = sites[k]
+            following = [(number, k + 1, after)] if after is not None else []
+            if after != fact and self.instructions[i].guard >= 0:
+                following.append((number, k + 1, fact))
+            return query.goal(fact, i), following
+        if number in self.dispatchers:
+            return True, []  # there may be a goal beyond
+        ends = number in self.exits and query.goal(fact, EXIT)
+        edges = (branch.edge for branch in self.cache.branches(number))
+        return ends, [(e.target, 0, fact) for e in edges if e.target in self.region and e not in query.closed]
 
     def _hopeless(self, block: int, condition: PathCondition) -> bool:
         """Whether *condition* contradicts a predicate that all paths from *block* to a goal require."""
@@ -305,10 +371,12 @@ class _PathSearch:
         return required
 
     def _push(self, state: _State) -> None:
-        """Queue a state unless an earlier one subsumes it, with the same last edge if the next branch depends on it.
+        """Queue a state unless no goal is ahead of it, or an earlier one subsumes it, with the same last edge if the next branch depends on it.
 
         Its path condition is interned.
         """
+        if self.ahead is not None and state.position not in self.ahead:
+            return
         known, threads, branch = state.condition.pairs(), state.threads, state.branch
         arrival = None if branch is None or branch.on_arrival is None else branch.edge
         before = self.seen.setdefault((state.block, state.at, state.fact, arrival), [])

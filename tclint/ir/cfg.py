@@ -11,10 +11,12 @@ closure. The import of networkx alone takes more than 100 ms, so code that only 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import filterfalse
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
@@ -51,6 +53,9 @@ class Block:
 
     start: int
     end: int
+
+
+_SOURCE = attrgetter("source")
 
 
 class CFG:
@@ -179,13 +184,14 @@ class CFG:
     @cached_property
     def frontiers(self) -> dict[int, set[int]]:
         """The dominance frontier of every reachable block: the joins of paths through it with paths that avoid it."""
-        found: dict[int, set[int]] = {b: set() for b in self.order}
-        for join in self.order:
-            for b in self.sources[join]:
-                # Where the join is known already, so it is at all dominators further up.
-                while b != self.idom[join] and join not in found[b]:
-                    found[b].add(join)
-                    b = self.idom[b]
+        children: dict[int, list[int]] = {b: [] for b in self.order}
+        for b in self.order:
+            children[self.idom[b]].append(b)  # the entry is one of its own
+        found: dict[int, set[int]] = {}
+        for b in reversed(self.order):
+            below = children[b]
+            beyond = (found[child] for child in below if child != b)
+            found[b] = set(self.targets[b]).union(*beyond).difference(below)
         return found
 
     def joins(self, blocks: Iterable[int]) -> set[int]:
@@ -193,11 +199,10 @@ class CFG:
 
         A path from the entry that passes none of them counts as well. Unreachable blocks are ignored.
         """
-        found, work = set[int](), list(blocks)
-        while work:
-            new = self.frontiers.get(work.pop(), set()) - found
+        found, new = set[int](), self.frontiers.keys() & blocks
+        while new:
+            new = set[int]().union(*map(self.frontiers.__getitem__, new)) - found
             found |= new
-            work += new
         return found
 
     def aborts(self, block: int) -> bool:
@@ -370,9 +375,9 @@ class CFG:
             if b in seen:
                 continue
             seen.add(b)
-            for edge in self._dependence.get(b, ()):
-                found.append(edge)
-                work.append(edge.source)
+            edges = self._dependence.get(b, ())
+            found += edges
+            work += filterfalse(seen.__contains__, map(_SOURCE, edges))
         return found
 
     def selecting(self, block: int) -> list[Edge]:
@@ -396,16 +401,16 @@ class CFG:
         parents = self.ipdom
         if len(parents) <= len(self.order):  # if every block reaches an end, -1 makes it one more
             parents = self._ipdom_of_aborts | parents
-        found: dict[int, list[Edge]] = {}
+        found: defaultdict[int, list[Edge]] = defaultdict(list)
         for b in self.order:
             edges = self.successors[b]
             if len(edges) + (b in self.exits) < 2:
                 continue
             stop = parents.get(b)
             for edge in edges:
-                node = edge.target
-                while node != stop and node != -1 and node in parents:
-                    found.setdefault(node, []).append(edge)
+                node = edge.target if edge.target in parents else -1
+                while node not in (stop, -1):
+                    found[node].append(edge)
                     node = parents[node]
         return found
 

@@ -21,13 +21,15 @@ class Changes:
     def __init__(self, cfg: CFG, blocks: set[int]) -> None:
         self.joins = cfg.joins(blocks)
         self._first, self._last = first, last = cfg.dominated
-        self._blocks = sorted((b for b in blocks | self.joins if first[b] >= 0), key=first.__getitem__)
-        self._numbers = [first[b] for b in self._blocks]
+        ordered = sorted(blocks | self.joins, key=first.__getitem__)
+        numbers = [*map(first.__getitem__, ordered)]
+        reachable = slice(bisect_left(numbers, 0), None)
+        self._blocks, self._numbers = ordered[reachable], numbers[reachable]
         self._outer: list[int] = []
         """For each of them, the position of the nearest that dominates it, or -1."""
         nested: list[int] = []
-        for at, block in enumerate(self._blocks):
-            while nested and last[self._blocks[nested[-1]]] <= first[block]:
+        for at, number in enumerate(self._numbers):
+            while nested and last[self._blocks[nested[-1]]] <= number:
                 nested.pop()
             self._outer.append(nested[-1] if nested else -1)
             nested.append(at)

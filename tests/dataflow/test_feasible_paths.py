@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.dataflow import EXIT, Found, GaveUp, Infeasible, Path, next_answer
+from tclint.dataflow import EXIT, Found, GaveUp, Infeasible, Path, feasible_paths, next_answer
 from tclint.dataflow.path_search_cache import Retention
 from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
@@ -389,7 +389,7 @@ def test_views_know_what_dominates() -> None:
     assert m.values.entails(p, everywhere.facts) is None
 
 
-def test_the_budget_ends_a_search() -> None:
+def test_the_budget_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many unrelated branches: the search gives up, or finds its way, but never runs away."""
     rows = "\n".join(
         f"ld.param.u32 %r{n}, [number+{4 * n}]; setp.eq.s32 %p{n}, %r{n}, 0;\n@%p{n} {STEP}\n@%p{n} bra M{n};\nmov.u32 %r60, 1;\nM{n}:"
@@ -408,11 +408,44 @@ def test_the_budget_ends_a_search() -> None:
         return state * 2 + 1 if markers.kind.get(i) == 52 else state * 2
 
     to = label(m.function, "use")
-    assert m.path(
-        FactQuery(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
-    ) == GaveUp("more than 500 states", label(m.function, "start"))
+    query = FactQuery(label(m.function, "start"), 0, markers, step, lambda state, i: False, (to,))
+    monkeypatch.setattr(feasible_paths, "MAX_POSITIONS_AHEAD", 100)
+    assert m.path(query) == GaveUp("more than 500 states", label(m.function, "start"))
     assert steps < 20_000
     assert isinstance(m.function.instructions[to].operands[1], Immediate)
+
+
+@pytest.mark.parametrize(("most", "kind"), [(10_000, Infeasible), (10, GaveUp)])
+def test_a_search_looks_ahead_for_a_goal_before_it_has_followed_every_path(
+    most: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fact ends at the last instruction before the goal, where the solver, which is asked of another one, has it."""
+    monkeypatch.setattr(feasible_paths, "MAX_POSITIONS_AHEAD", most)
+    m = model(diamonds(14, STEP))
+    start, to = label(m.function, "start"), label(m.function, "use")
+    markers: Any = Markers(m)
+
+    def step(state: bool, i: int, instruction: Instruction) -> bool | None:
+        return None if markers.kind.get(i) == 52 else state
+
+    query = FactQuery(start, True, markers, step, lambda state, i: i == to, (to,))
+    monkeypatch.setattr(feasible_paths, "STATES_BEFORE_REQUIREMENTS", 1000)
+    assert isinstance(m.path(query), kind)
+
+
+def test_what_is_ahead_is_every_position_that_leads_to_a_goal() -> None:
+    """One outcome of a guard ends the fact, and so does one of two branches."""
+    m = model(diamonds(8, f"@%p9 {STEP}\n@%p10 bra use;\n{STEP}"))
+    start, to = label(m.function, "start"), label(m.function, "use")
+    markers: Any = Markers(m)
+
+    def step(state: bool, i: int, instruction: Instruction) -> bool | None:
+        return None if markers.kind.get(i) == 52 else state
+
+    found = m.path(FactQuery(start, True, markers, step, lambda state, i: i == to, (to,))).witness
+    assert found is not None
+    assert [guard.executes for _, guard in found.guards] == [False]
+    assert found.edges[-1].value is True
 
 
 def diamonds(count: int, last: str) -> str:
