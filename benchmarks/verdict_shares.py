@@ -42,6 +42,9 @@ class Row(NamedTuple):
 
     producer: str
     """The folder of the file."""
+    file: str
+    """The name of the file."""
+    kernel: str
     hazard: str
     status: str
     assuming: bool
@@ -96,8 +99,10 @@ def rows(
             found = pool.map(judge, chosen)
         else:
             found = map(judge, chosen)
-        for name in keys.values():
-            yield from (Row(*row) for row in known.of(name, partial(next, found)))
+        for path, name in keys.items():
+            yield from (
+                Row(path.parent.name, path.name, *row) for row in known.of(name, partial(next, found))
+            )
 
 
 def _read(path: Path) -> bytes:
@@ -108,16 +113,17 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def _judged(path: Path, only: Collection[HazardClass]) -> list[Row]:
-    return list(_of(Source.read(path), path.parent.name, only))
+def _judged(path: Path, only: Collection[HazardClass]) -> list[tuple[str, str, str, bool, str]]:
+    """The rows of a text, without where it is: a journal has it for all files with this text."""
+    return list(_of(Source.read(path), only))
 
 
-def _of(source: Source, producer: str, only: Collection[HazardClass]) -> Iterator[Row]:
+def _of(source: Source, only: Collection[HazardClass]) -> Iterator[tuple[str, str, str, bool, str]]:
     for verdict in check_source(source, Request(assume=ALL_ASSUMPTIONS)).verdicts:
         if verdict.hazard in only:
             why = _NUMBER.sub("N", verdict.reasons[0].what) if verdict.reasons else ""
             assuming = verdict.status is Status.PROVED and bool(verdict.assumptions)
-            yield Row(producer, verdict.hazard.value, verdict.status.value, assuming, why)
+            yield verdict.kernel, verdict.hazard.value, verdict.status.value, assuming, why
 
 
 def shares(found: Sequence[Row]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ are proved for it. A mutant that is still proved is printed, with its change: ei
 The third asks ptxas, and the SASS that it makes, about the kernels that are proved (``benchmarks.verdict_oracles``).
 A person reads what speaks against a proof: ``benchmarks/readings.tsv`` has why the class holds nevertheless. If
 anything was not read, the exit status is 1. What a ``--journal`` has is not judged again. With ``--record`` the numbers are
-recorded for ``docs/results.md``.
+recorded for ``docs/results.md``; the first command then lists what it asked of all classes, and writes
+``docs/proved.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import ptxas
+from benchmarks import ptxas, verdict_page
 from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -215,7 +216,9 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes that count what is proved (1)")
     parser.add_argument("--journal", type=Path, help="keep what is found, so that the run can be resumed")
-    parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
+    parser.add_argument(
+        "--record", action="store_true", help="leave a record, and write docs/results.md and docs/proved.md"
+    )
     options = parser.parse_args()
     chosen = [HazardClass(name) for name in options.hazards] or list(HazardClass)
     paths = files(options.paths, options.every)
@@ -238,6 +241,8 @@ def main() -> None:
             found.append(row)
         for hazard, row in shares(found).items() if options.record else ():
             record("shares", hazard, {"sample": sample, **row}, {})
+        if options.record and not options.hazards:
+            verdict_page.write(found)
     print(table(shares(found)))
 
 

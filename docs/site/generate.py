@@ -28,7 +28,7 @@ MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
 _GUIDE = ("how-it-decides", "assumptions", "inputs", "configuration", "output", "ci")
 _DEVELOPMENT = ("architecture", "isa-notes")
-_MEASURED = ("results", "real-kernels")
+_MEASURED = ("results", "proved", "real-kernels")
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",

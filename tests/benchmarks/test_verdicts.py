@@ -15,6 +15,7 @@ from benchmarks import (
     results,
     scoreboards,
     verdict_oracles,
+    verdict_page,
     verdict_score,
     verdict_shares,
 )
@@ -262,7 +263,7 @@ def test_processes_find_what_one_finds(producers: list[Path], tmp_path: Path) ->
     assert [(row.producer, row.status) for row in alone] == [
         ("one", "proved"),
         ("two", "violated"),
-        ("one", "proved"),
+        ("three", "proved"),
     ]
     journal = tmp_path / "journal"
     assert list(verdict_shares.rows(paths, classes, journal, jobs=2)) == alone
@@ -295,6 +296,35 @@ def test_shares_are_on_the_page_of_results(
     text = "\n".join(verdict_score.tables(results.records()["verdicts"]["data"]))
     assert "| `wgmma` | 2 files | 2 | 1 | 1 | 0 | 0 | 0 | 50% |" in text
     assert "| `wgmma` | 1 of 1 | 0 of 1 |" in text
+
+
+def test_every_kernel_is_listed_and_counted_for_its_project(
+    producers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
+    monkeypatch.setattr(verdict_page, "LISTING", tmp_path / "list.tsv")
+    monkeypatch.setattr(verdict_page, "PAGE", tmp_path / "proved.md")
+    monkeypatch.setattr(verdict_page, "PROJECTS", ((r"one/k", "First"),))
+    monkeypatch.setattr(sys, "argv", ["verdicts", "--record", *map(str, producers)])
+    benchmark.main()
+    text = verdict_page.LISTING.read_text()
+    first, second = verdict_page.read(text)
+    assert (first.file, first.classes["wgmma"]) == ("one/k.ptx", "proved")
+    assert (second.file, second.classes["wgmma"]) == ("two/k.ptx", "violated")
+    assert verdict_page.listing([first, second]) == text
+    page = verdict_page.PAGE.read_text()
+    assert page == verdict_page.page([first, second])
+    assert "Of 2 kernels, " in page
+    assert "| class | First | two |" in page
+    assert "| `wgmma` | 1 of 1 | 0 of 1 |" in page
+    assert "| `wgmma` | 2 | 1 | 0 | 0 | 1 | 0 | 50% |" in page
+
+
+def test_the_page_of_proofs_is_what_the_list_says() -> None:
+    found = verdict_page.read(verdict_page.LISTING.read_text(encoding="utf-8"))
+    assert len(found) > 1000
+    assert verdict_page.PAGE.read_text(encoding="utf-8") == verdict_page.page(found)
 
 
 def test_files_that_are_too_large_are_not_counted(
