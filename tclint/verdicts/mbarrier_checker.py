@@ -130,8 +130,8 @@ class MbarrierQuestions(NamedTuple):
     """Whether a loop that an edge enters does not begin past the number at which it ends."""
     choices: Callable[[History, Sequence[Literal], Uniformly], Iterator[tuple[bool, History]]]
     """Whether all of the predicates may hold, or one of them may not, with the histories."""
-    holding: Callable[[int, int, Numbers, Counters], int | None]
-    """The threads in which a register is true just before an instruction, if their index and the counters alone decide."""
+    admitting: Callable[[int, int, bool, Numbers, Counters], int]
+    """The threads in which a register may have a value just before an instruction, by their index and the counters."""
     counted: Callable[[Edge, Numbers, Counters], Collection[Numbers] | None]
     """What the counters may be after an edge; None if one of them is not known."""
     defined: Callable[[int], tuple[int, int]]
@@ -245,10 +245,10 @@ class MbarrierWalk:
         last, counters = self.graph.blocks[b][-1], self.certificate.counters
         for passed in states:
             for edge in self.graph.successors[b]:
-                if edge.predicate >= 0:
-                    mask = self.ask.holding(edge.predicate, last, passed.now, counters)
-                    if mask is not None and not self.ask.everyone & (mask if edge.value else ~mask):
-                        continue
+                if edge.predicate >= 0 and not self.ask.everyone & self.ask.admitting(
+                    edge.predicate, last, edge.value, passed.now, counters
+                ):
+                    continue
                 history = self.ask.along(passed.history, edge, self.levels.uniform)
                 if history is None:
                     continue

@@ -365,7 +365,7 @@ class MbarrierOrder(SharedOrder):
             self.facts.along,
             self.facts.begins_before_end,
             self.facts.choices,
-            self._holding,
+            self._admitting,
             self.across.counting.after,
             self._defined,
             T.full(self.values.threads),
