@@ -628,8 +628,10 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     if first is None:
         return
     site, use = first
-    filled = {*model.instruction(site).writes}.intersection(model.instruction(use).reads)
-    name = model.function.registers[min(filled)].name
+    filled = (
+        r for r in model.instruction(use).reads if site in transfers.members(transfers.filled.get(r, 0))
+    )
+    name = model.function.registers[next(filled)].name
     yield TC007.hit(
         site=use,
         message=f"{model.name(use)} uses {name} of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "

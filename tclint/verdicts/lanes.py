@@ -13,8 +13,8 @@ differ: both take the same path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.effects import Exchange, Resource

@@ -7,8 +7,8 @@ of one dimension, whatever that number is and in whatever iteration. So two thre
 from __future__ import annotations
 
 from math import gcd
-from typing import NamedTuple
 
+from tclint._named_tuple import NamedTuple
 from tclint.values import Values
 from tclint.values.nodes import Phi
 

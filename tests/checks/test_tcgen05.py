@@ -186,6 +186,12 @@ def test_a_use_before_the_wait_is_one_note() -> None:
     assert by_rule(lint(text(f"{LOAD}\n{LD_DONE}\n{USE}")), "TC007") == []
 
 
+def test_a_use_of_a_copy_names_the_copy() -> None:
+    body = f"AGAIN:\nadd.u32 %r10, %r9, 1;\n{LOAD}\n@%p1 bra AGAIN;\nmov.b32 %r9, %r20;\n{LD_DONE}\n@%p2 bra AGAIN;"
+    (finding,) = by_rule(lint(text(body)), "TC007")
+    assert "add.u32 uses %r9 of tcgen05.ld" in finding.message
+
+
 def mixed(*bodies: str) -> list[tuple[str | None, list[str | None]]]:
     report = lint(module(*bodies))
     return [(f.entry, [s.entry for s in f.steps]) for f in by_rule(report, "TC006")]

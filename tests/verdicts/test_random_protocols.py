@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tclint.findings.verdicts import Status
-from tests.verdicts.test_mbarrier_order import phases
+from tests.tools.protocols import phases
 
 MOST = 12
 """The iterations that a thread executes at most: a loop that begins past its end has as many, and then more."""
