@@ -68,7 +68,7 @@ FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
 """The names of this module's two questions in a ledger."""
 MAX_STATES_PER_PATH = 500
 """The states that :func:`find_paths` may visit, and the edges that may separate its start from a goal."""
-STATES_BEFORE_LOOKING_AHEAD = 20
+STATES_BEFORE_LOOKING_AHEAD = 200
 """The states after which a search looks ahead; most searches that find a path visit fewer."""
 MAX_POSITIONS_AHEAD = 10_000
 """The positions at which a search may look; with more, it has no :attr:`_PathSearch.ahead`."""

@@ -98,13 +98,15 @@ def verdicts(
     except Spent as spent:
         unknown, used = (_spent(spent),), dict.fromkeys(HazardClass, frozenset[int]())
     uses = {**used, HazardClass.AVAILABILITY: frozenset[int]()}
-    found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, sites))
-        for hazard, sites in uses.items()
+    found = {
+        hazard: _verdict(
+            function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, uses[hazard])
+        )
+        for hazard in sorted(uses, key=_cost)
         if hazard in only
-    )
+    }
     fresh.release()
-    return found
+    return tuple(found[hazard] for hazard in uses if hazard in found)
 
 
 def _prove(
@@ -198,5 +200,18 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
 }
+_COSTLY = (
+    HazardClass.TENSOR_MEMORY,
+    HazardClass.DEADLOCK,
+    HazardClass.SHARED_MEMORY,
+    HazardClass.TCGEN05_MMA,
+    HazardClass.MBARRIER,
+    HazardClass.PROXIES,
+)
+"""The classes that may spend the budget of a file, the most expensive one last: the others are judged before them."""
 PROVABLE = frozenset(_PROVERS)
 """The classes that a proof covers."""
+
+
+def _cost(hazard: HazardClass) -> int:
+    return _COSTLY.index(hazard) if hazard in _COSTLY else -1

@@ -56,6 +56,8 @@ def test_a_proof_that_the_budget_ends_is_unknown_at_whatever_point_it_ends() -> 
             break
     assert len(seen) > 2
     assert {frozenset(), proofs} <= seen
+    assert HazardClass.SHARED_MEMORY in proofs
+    assert all(HazardClass.AVAILABILITY in some for some in seen if HazardClass.SHARED_MEMORY in some)
 
 
 @pytest.mark.parametrize("bounded", [False, True])
