@@ -147,7 +147,7 @@ def test_reads_and_writes_of_one_instruction_are_distinguished() -> None:
     assert found.accessed(site, writes=True, tensor=True) == "tensor memory columns 16..144"
 
 
-def test_every_step_of_a_finding_has_its_threads_and_its_object() -> None:
+def test_every_step_of_a_finding_has_its_object() -> None:
     body = """
     .shared .align 4 .b8 tile[1024];
     mov.u32 %r0, %tid.x;
@@ -162,4 +162,4 @@ def test_every_step_of_a_finding_has_its_threads_and_its_object() -> None:
     ret;
 """
     (finding,) = (f for f in lint(module(kernel(body))).findings if f.rule.id == "SM001")
-    assert [(s.role, s.object) for s in finding.steps] == [("all threads", "tile+0..512")] * 2
+    assert [(s.role, s.object) for s in finding.steps] == [(None, "tile+0..512")] * 2

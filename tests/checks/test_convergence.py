@@ -78,7 +78,7 @@ CASES: dict[str, str] = {
     "a barrier after an exit": "setp.ge.u32 %p1, %r1, 100;\n@%p1 exit;\nbar.sync 0;",
     "a barrier after a branch to the end": "setp.ge.u32 %p1, %r1, 100;\n@%p1 bra L;\nbar.sync 0;\nL: ret;",
     "a barrier that some bypass, and then store": (
-        "setp.ge.u32 %p1, %r1, 100;\n@%p1 bra L;\nbar.sync 0; // want CV001\nL: st.shared.u32 [s], %r1;"
+        "setp.ge.u32 %p1, %r1, 100;\n@%p1 bra L;\nbar.sync 0; // want CV001\nL: st.shared.u32 [%r1], %r1;"
     ),
     "half a warp of a warpgroup": f"setp.lt.u32 %p1, %r1, 16;\n@%p1 {FENCE} // want CV001",
     "three warps of a warpgroup left": f"setp.ge.u32 %p1, %r1, 96;\n@!%p1 {FENCE} // want CV004",

@@ -198,7 +198,7 @@ def test_the_finding_says_what_lacks_a_value_and_where_it_is_read() -> None:
 
 def test_the_branch_that_skips_the_definition_is_named() -> None:
     (finding,) = by_rule(lint(_text(WRONG["lanes that a branch leaves out"])), "UV001")
-    assert finding.message.endswith("%r3, which nothing writes in some lanes of warps 0-3")
+    assert finding.message.endswith("%r3, which nothing writes in threads 8-127")
     assert finding.steps[0].message == "this branch skips what would write it"
 
 
