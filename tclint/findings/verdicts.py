@@ -135,7 +135,7 @@ class Assumption(Enum):
     barrier orders after it, write there through the generic proxy, as if a proxy fence followed (9.7.16.6.5)."""
     IN_BOUNDS = "in-bounds"
     """Without ``.reqntid``, a CTA has no more threads than those whose accesses to a variable of shared memory stay within it,
-    where the index of the thread and conditions that all threads share decide whether and where they make them."""
+    where the index of the thread alone decides whether and where they make them."""
     DEPENDENT = "dependent"
     """A kernel that executes ``griddepcontrol`` is launched as a programmatic dependent of a grid whose results it uses
     (9.7.13.13). Checks take that for granted only where it is named, and no proof does."""

@@ -1,7 +1,8 @@
 """How many threads the variables of shared memory admit, in a kernel that does not state the size of its CTA.
 
 A thread that exists and executes ``s[tid] = x`` accesses a word of ``s``, so a CTA has no more threads than ``s`` has words. Only
-accesses count that certain threads make whatever parameters and memory hold, but for conditions which all threads share.
+accesses count that certain threads make whatever parameters and memory hold: a condition that all threads share may choose
+another code for large CTAs.
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ class Extents:
         return most if most > WARP else None
 
     def _certainly(self, site: int) -> T.Threads:
-        """Threads that execute an instruction if they exist, and if conditions that all threads share hold."""
+        """Threads that execute an instruction if they exist, whatever conditions hold that all threads share."""
         if self.model.function.instructions[site].guard >= 0:
             return 0
         here, threads = self.cfg.block_of[site], T.full(self.values.threads)
-        for b, region in self.parting.items():
-            if here not in region:
-                continue
+        for b, region in self.of.regions.items():
+            if here not in region or (b not in self.parting and self.cfg.dominates(here, b)):
+                continue  # what is executed before a branch is executed once, however it goes
+            if b not in self.parting:
+                return 0
             ways = [
                 edge
                 for edge in self.cfg.successors[b]

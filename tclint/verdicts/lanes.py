@@ -185,6 +185,8 @@ class Lanes:
         match, lane, width = shuffle.match, shuffle.named("b"), shuffle.named("c")
         if match is None or match.shuffle != "bfly" or lane is None or width is None:
             return None
+        if (self.model.function.threads or WARP) % WARP:
+            return None  # a lane that does not exist has no value (9.7.9.6)
         step = self.values.constant_operand(lane, at)
         whole = self.values.constant_operand(width, at) == WARP - 1
         return step if whole and step is not None and 0 < step < WARP else None

@@ -384,7 +384,7 @@ class MbarrierWalk:
         seen = set[int]()
         while len(again) == 1 and again[0].target not in seen:
             seen.add(again[0].target)
-            if not self.ask.waits.isdisjoint(self.graph.blocks[again[0].target]):
+            if wait in self.graph.blocks[again[0].target]:
                 return True
             again = list(self.graph.successors[again[0].target])
         return False

@@ -8,7 +8,7 @@ that of ``shared-memory`` does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, same
@@ -142,6 +142,8 @@ class Protocol(Tracked):
         objects = [MbarrierLocation(o.base, o.offset) for o in self.mbarriers.mbarriers.objects.values()]
         for at in objects:
             location = self.mbarriers.location(at.base, at.offset)
+            if location is not None and not self.mbarriers.is_inside(location):
+                return {}  # it may be in the bytes of any other one
             if location is not None and all(at == o or same(self.model, at, o) is False for o in objects):
                 found[at] = location
         places = list(found.values())
@@ -158,6 +160,11 @@ class Protocol(Tracked):
                 if not self._misses(site, address):
                     found.setdefault(site, []).append(on)
         return found
+
+    def _last(self, at: MbarrierLocation, barriers: Iterable[int]) -> list[int]:
+        """No end of the mbarrier follows them either: what ends it is a use, too (9.7.13.15.10)."""
+        ends = [i for i in self.mbarriers.naming(at) if self._bounds(i)]
+        return [i for i in super()._last(at, barriers) if not any(self.model.reaches(i, end) for end in ends)]
 
     def data(self, site: int) -> list[MemoryRange] | None:
         """The bytes of shared memory that an instruction accesses, but for those of its mbarrier; None if they are not known.

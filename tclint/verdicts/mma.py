@@ -292,8 +292,8 @@ class Multiplications:
 
     def _is_clear(self, operation: int, use: int, first: dict[int, int], then: dict[int, int]) -> bool:
         read, written = self.matrices.read(operation), self._tracked.written(use)
-        if read is None or written is None:
-            return False
+        if read is None or written is None or self._bytes.of(operation) is None:
+            return False  # an address may be that of an earlier iteration
         needed = read[1] | written[1]
         disjoint = needed <= self.assume and all(
             self._bytes.disjoint_when(a, first, b, then, self._repeats) for a in read[0] for b in written[0]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
+from tclint.analyses.mbarrier_addresses import SIZE, MbarrierAddresses, MbarrierLocation, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.ir.cfg import Edge
+from tclint.ir.nodes import MAX_SHARED_BYTES
 from tclint.isa.effects import Resource
 from tclint.values.nodes import Logic, Negation
 
@@ -42,6 +43,8 @@ class OwnMbarriers:
             at = MbarrierLocation(object_.base, object_.offset)
             location = self.location(at.base, at.offset)
             once = self.once(at) or (bounds is not None and all(map(bounds, self.bounding(at))))
+            if location is not None and not self.is_inside(location):
+                return {}  # it may be in the bytes of any other one
             if (
                 location is not None
                 and once
@@ -195,6 +198,14 @@ class OwnMbarriers:
         terms, constant = self.values.linear(base)
         variable = self.values.variable(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
         return None if variable is None else (variable.name, constant + offset)
+
+    def is_inside(self, location: Location) -> bool:
+        """Whether an mbarrier at *location* is aligned and lies in the variable there; one of unstated size ends where shared
+        memory does."""
+        name, offset = location
+        variable = self.model.variable(name)
+        size = (variable.size if variable is not None else 0) or MAX_SHARED_BYTES
+        return 0 <= offset <= size - SIZE and offset % SIZE == 0
 
     def stays(self, site: int) -> bool:
         """Whether an instruction names an mbarrier of its own CTA."""

@@ -114,6 +114,7 @@ class SharedOrder:
         self.sites = [i for block in blocks for i in block]
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
         self._walks: dict[tuple[tuple[tuple[int, int], ...], Between], Walk | None] = {}
+        self._possible: dict[tuple[int, bool], T.Threads] = {}
         self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
         self.tracked = self._tracks()
         self._limit = ""
@@ -197,7 +198,9 @@ class SharedOrder:
         of, levels = self.uniform.of, self.uniform.levels
         extents = Extents(self.model, of, levels, self.uniform.holding, self.across.is_index)
         return extents.most_threads(
-            (each.site, self.across.bytes.of(each.site) or ()) for each in self._accesses
+            (each.site, self.across.bytes.of(each.site) or ())
+            for each in self._accesses
+            if not each.rows  # of some lanes, the address does not count
         )
 
     @property
@@ -420,6 +423,12 @@ class SharedOrder:
 
     def _may_be(self, predicate: int, value: bool) -> T.Threads:
         """The threads in which a *predicate* may have a *value*, by what their index decides of it: ``tid == 0 && flag``."""
+        key = predicate, value
+        if key not in self._possible:
+            self._possible[key] = self._of_operands(predicate, value)
+        return self._possible[key]
+
+    def _of_operands(self, predicate: int, value: bool) -> T.Threads:
         threads = self.uniform.threads_where(predicate)
         if threads is not None:
             return threads if value else ~threads

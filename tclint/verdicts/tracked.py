@@ -14,7 +14,7 @@ from tclint.analyses.mbarrier_addresses import SIZE, MbarrierLocation, may_leave
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Instruction, Operand, registers
+from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction, Operand, registers
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import SELF_AWAITED, Barrier
 from tclint.sync.mbarriers import MAX_COUNT
@@ -135,7 +135,10 @@ class Tracked:
 
     def _here(self, address: int) -> bool:
         """Whether an address is one of a variable in shared memory of this CTA."""
-        variables = [self.values.variable(term) for term, _ in self.values.linear(address)[0]]
+        terms, constant = self.values.linear(address)
+        if abs(constant) > MAX_SHARED_BYTES:
+            return False
+        variables = [self.values.variable(term) for term, _ in terms]
         return any(each is not None for each in variables) and not may_leave(self.values, address)
 
     @cached_property

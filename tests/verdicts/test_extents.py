@@ -18,6 +18,7 @@ SHARED = """.shared .align 4 .b32 first[128];
 .shared .align 4 .b32 single[32];
 .shared .align 4 .b32 warps[4];
 .shared .align 4 .b32 last;
+.shared .align 16 .b8 rows[1664];
 .extern .shared .align 16 .b8 dynamic[];"""
 START = """ld.param.u64 %rd1, [pointer];
 ld.param.u32 %r9, [number];
@@ -69,6 +70,15 @@ PROVED = {
     "in a loop": loop(f"{FIRST}\n{SECOND}", first="%r9").replace("%r10", "%r30"),
 }
 UNKNOWN = {
+    "under a condition that may choose another code for large CTAs": f"mov.u32 %r60, %ntid.x;\nsetp.gt.u32 %p8, %r60, 128;\n"
+    f"@%p8 bra big;\n{FIRST}\nbra over;\nbig:\nand.b32 %r61, %r1, 127;\nshl.b32 %r61, %r61, 2;\nadd.s32 %r62, %r3, %r61;\n"
+    "st.shared.b32 [%r62], %r1;\nover:",
+    "in a loop that may have no iteration": f"mov.u32 %r60, 0;\ntop:\nsetp.ge.s32 %p8, %r60, %r9;\n@%p8 bra none;\n{MORE}\n"
+    f"add.s32 %r60, %r60, 1;\nbra top;\nnone:\n{AFTER}",
+    "rows of ldmatrix, whose addresses count in some lanes": "shl.b32 %r60, %r1, 4;\nadd.s32 %r61, %r10, %r60;\n"
+    "mov.u32 %r62, rows;\nadd.s32 %r62, %r62, %r60;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r63}, [%r62];\n"
+    "and.b32 %r64, %r1, 95;\nsetp.lt.u32 %p8, %r1, 96;\nselp.b32 %r65, %r1, %r64, %p8;\nshl.b32 %r65, %r65, 2;\n"
+    "add.s32 %r66, %r7, %r65;\nst.shared.b32 [%r66], %r1;",
     "the neighbour's word": f"{FIRST}\nld.shared.b32 %r50, [%r4+4];\n{SECOND}",
     "a word of each thread, and the last one of them": f"{MORE}\n{AFTER.replace('512', '508')}",
     "the second words of each thread, and one after them": f"{MORE.replace(']', '+4]')}\n{AFTER}",

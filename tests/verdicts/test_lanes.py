@@ -65,8 +65,8 @@ LATER = f"{POSITIVE}\n@%p6 bra over;\n{STORE}\nover:"
 UP_TO_ITS_VALUE = loop("add.f32 %f30, %f30, %f30;", "%r80")
 
 
-def shared(body: str) -> Verdict:
-    model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;"))
+def shared(body: str, size: str = ".reqntid 128") -> Verdict:
+    model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;", directives=size))
     (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
     return found
 
@@ -133,6 +133,13 @@ UNKNOWN = {
     "an exit of some lanes before": f"{BUTTERFLY}\n@%p1 exit;\n{BUTTERFLY}\n{STORE}",
     "an atomic operation": "atom.shared.add.u32 %r21, [%r5], 1;\nst.shared.b32 [%r5], 0;",
 }
+
+
+@pytest.mark.parametrize(
+    ("threads", "status"), [(33, Status.UNKNOWN), (48, Status.UNKNOWN), (64, Status.PROVED)]
+)
+def test_lanes_that_do_not_exist_have_no_value_to_exchange(threads: int, status: Status) -> None:
+    assert shared(f"{BUTTERFLY}\n{STORE}", f".reqntid {threads}").status is status
 
 
 @pytest.mark.parametrize("name", PROVED)

@@ -153,6 +153,40 @@ def test_a_ring_of_two_stages_is_proved() -> None:
     assert Assumption.EXPECTED not in found.assumptions
 
 
+ONCE = """@%p1 mbarrier.init.shared.b64 [%r3+8192], 1;
+bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3+8192], 4096;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 4096, [%r3+8192];
+wait:
+mbarrier.try_wait.parity.shared.b64 %p4, [%r3+8192], 0;
+@!%p4 bra wait;
+bar.sync 0;
+@%p1 mbarrier.inval.shared.b64 [%r3+8192];
+bar.sync 0; // before the data
+st.shared.b32 [%r3+8192], %r2;
+ret;
+"""
+
+
+def test_data_follow_the_end_of_an_mbarrier_that_is_not_made_again() -> None:
+    assert phases(ONCE).status is Status.PROVED
+    assert phases(ONCE.replace("bar.sync 0; // before the data\n", "")).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("offset", "status"),
+    [
+        (8192, Status.PROVED),
+        (232440, Status.PROVED),
+        (232448, Status.UNKNOWN),
+        (-8, Status.UNKNOWN),
+        (8196, Status.UNKNOWN),
+    ],
+)
+def test_an_mbarrier_lies_in_its_variable_and_is_aligned(offset: int, status: Status) -> None:
+    assert phases(ONCE.replace("%r3+8192", f"%r3+{offset}")).status is status
+
+
 @pytest.mark.parametrize("body", [PERSISTENT, COMMITS, COUNTED, TWO_LIVES])
 def test_other_right_kernels_are_proved(body: str) -> None:
     found = phases(body)

@@ -763,6 +763,51 @@ def test_a_store_in_bulk_may_reach_a_matrix() -> None:
     assert mma(body, shared=LARGE).status is Status.UNKNOWN
 
 
+DESCRIBED = """mov.u32 %r21, 0;
+top:
+and.b32 %r50, %r21, 3;
+shl.b32 %r50, %r50, 15;
+add.s32 %r50, %r50, %r3;
+shr.u32 %r51, %r50, 4;
+and.b32 %r51, %r51, 16383;
+cvt.u64.u32 %rd50, %r51;
+or.b64 %rd5, %rd50, 0x4000404000010000;
+add.s32 %r54, %r50, 16384;
+shr.u32 %r55, %r54, 4;
+and.b32 %r55, %r55, 16383;
+cvt.u64.u32 %rd54, %r55;
+or.b64 %rd6, %rd54, 0x4000404000010000;
+add.s32 %r52, %r21, 1; // the stage
+and.b32 %r52, %r52, 3;
+shl.b32 %r52, %r52, 15;
+add.s32 %r53, %r52, %r3;
+st.shared.b32 [%r53], %r9;
+w:
+mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], %r20;
+@!%p2 bra w;
+add.s32 %r21, %r21, 1;
+xor.b32 %r20, %r20, 1;
+setp.lt.s32 %p3, %r21, %r9;
+@%p3 bra top;"""
+FIRST_MMA = f"setp.gt.s32 %p9, %r21, 0;\n@!%p9 bra none;\n{MMA}\nnone:\n{COMMIT}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "stage", "status"),
+    [
+        ("add.s32 %r52", 1, Status.PROVED),
+        ("add.s32 %r52", 0, Status.UNKNOWN),
+        ("and.b32 %r50", 3, Status.UNKNOWN),
+    ],
+)
+def test_a_descriptor_is_that_of_its_own_iteration(before: str, stage: int, status: Status) -> None:
+    """Before it is computed again, it is that of the iteration before, whose stage is three further on."""
+    body = DESCRIBED.replace(before, FIRST_MMA + before, 1).replace(
+        "%r21, 1; // the stage", f"%r21, {stage};"
+    )
+    assert mma(body, shared=SHARED.replace("8192", "131072")).status is status
+
+
 def test_another_stage_may_be_filled_during_a_multiplication() -> None:
     found = mma(STAGES.replace("STAGE", "%r32"), shared=LARGE)
     assert found.status is Status.PROVED, found.reasons
