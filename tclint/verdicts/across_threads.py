@@ -14,7 +14,7 @@ from math import gcd
 
 from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
-from tclint.ir.nodes import specials
+from tclint.ir.nodes import MAX_SHARED_BYTES, specials
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
@@ -141,6 +141,8 @@ class AcrossThreads:
         first, then = self._strides.elements(a[0]), self._strides.elements(b[0])
         if first is None or then is None or first[:2] != then[:2] or not self.in_one_row:
             return False
+        if abs(first.element) > MAX_SHARED_BYTES:
+            return False  # in 32 bits, the elements of several threads may be one
         distance = then.offset - first.offset
         return elements_apart(abs(first.element), a[1], distance, b[1]) and all(
             self.is_shared(term, lambda phi: False) for term, _ in first.rest

@@ -59,6 +59,8 @@ PROVED = {
     "what follows all elements": "st.shared.b32 [%r4], %r9;\nadd.s32 %r12, %r3, %r5;\nld.shared.b32 %r50, [%r12];",
 }
 UNKNOWN = {
+    "elements of which several threads have one in 32 bits": "cvt.u64.u32 %rd20, %r1;\nshl.b64 %rd20, %rd20, 34;\nmov.u64 %rd21, one;\n"
+    "add.s64 %rd21, %rd21, %rd20;\nst.shared.b32 [%rd21], %r1;",
     "half as many apart": f"shr.u32 %r13, %r2, 1;\n{filled(step='%r13')}",
     "one more apart": f"add.s32 %r13, %r2, 1;\n{filled(step='%r13')}",
     "a parameter apart": filled(step="%r9"),
