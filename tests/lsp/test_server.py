@@ -73,7 +73,19 @@ class Forked(ClientServerConfig):  # type: ignore[misc]
         client = self.client_factory()
         client.child, port = command.served(("lsp",), Path.cwd(), os.environ)
         await client.start_tcp("127.0.0.1", port)
+        if hasattr(os, "pidfd_open"):
+            end = os.pidfd_open(client.child)
+            asyncio.get_running_loop().add_reader(end, self._ended, client, end)
         return client
+
+    @staticmethod
+    def _ended(client: LanguageClient, end: int) -> None:
+        """A request that a server has not answered when it ends fails, rather than waits."""
+        asyncio.get_running_loop().remove_reader(end)
+        os.close(end)
+        for waiting in [*client.protocol._request_futures.values()]:
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the server has ended"))
 
 
 @pytest_lsp.fixture(config=Forked([]) if hasattr(os, "fork") else PROCESS)
