@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import gcd
 
 from tclint.dataflow.kernel import Kernel
-from tclint.values.nodes import Arithmetic, Compare, Masked, Negation, Phi, Select, Terms
+from tclint.values.nodes import Arithmetic, Masked, Phi, Select, Terms
 
 __all__ = ["AttainedValues"]
 
@@ -144,7 +144,5 @@ class AttainedValues:
 
     def _compares_with_constant(self, predicate: int) -> bool:
         values = self.model.values
-        node = values.node(predicate)
-        while type(node) is Negation:
-            node = values.node(node.operand)
-        return type(node) is Compare and any(values.constant_of(side) is not None for side in node.operands)
+        node, _ = values.comparison(predicate)
+        return node is not None and any(values.constant_of(side) is not None for side in node.operands)

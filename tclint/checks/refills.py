@@ -19,7 +19,6 @@ from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Engine
-from tclint.values.nodes import Compare, Negation
 from tclint.values.shared_memory import SharedAccess
 
 BK011 = RuleId("BK011")
@@ -67,11 +66,9 @@ def _fills_once(model: KernelModel, loop: AbstractSet[int], stages: int) -> bool
     cfg, values = model.cfg, model.values
     exits = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]
     for edge in exits:
-        node = values.node(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
-        while type(node) is Negation:
-            node = values.node(node.operand)
-        bound = values.constant_of(node.right) if type(node) is Compare else None
-        if type(node) is not Compare or bound is None:
+        node, _ = values.comparison(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
+        bound = None if node is None else values.constant_of(node.right)
+        if node is None or bound is None:
             continue
         terms, constant = values.linear(node.left)
         counter = values.induction(terms[0][0]) if len(terms) == 1 else None

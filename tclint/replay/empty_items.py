@@ -13,7 +13,6 @@ from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier
 from tclint.replay.interface import EmptyItem
 from tclint.replay.program import ReplaySlice
-from tclint.values.nodes import Compare, Negation
 
 __all__ = ["empty_item"]
 
@@ -60,10 +59,8 @@ def _taken_if_empty(program: ReplaySlice, edge: Edge, size: int) -> bool | None:
     p = model.reachability.edge_predicate(edge)
     if p is None:
         return None
-    test, taken = values.node(p), edge.value
-    while type(test) is Negation:
-        test, taken = values.node(test.operand), not taken
-    if type(test) is not Compare:
+    test, taken = values.comparison(p, edge.value)
+    if test is None:
         return None
     left, right = map(values.representative, test.operands)
     size, limit = values.representative(size), 0 if test.relation == "eq" else 1

@@ -126,6 +126,8 @@ class Values:
         """Representative value -> its expression."""
         self.node = table.node
         """The expression of a value."""
+        self.comparison = table.comparison
+        """The comparison that a predicate is, negated or not, with its truth."""
         self.representative = table.representative
         """The value that stands for all that turned out to equal a value."""
 

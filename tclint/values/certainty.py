@@ -27,7 +27,6 @@ from tclint.values.nodes import (
     Compare,
     FloatConstant,
     Loaded,
-    Negation,
     Node,
     ParameterRead,
     Phi,
@@ -183,11 +182,9 @@ class Certainty(Trial):
         ):
             return UNKNOWN
         (edge,) = leaving
-        p, truth = self.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
-        node = self.values.node(p)
-        while type(node) is Negation:
-            node, truth = self.values.node(node.operand), not truth
-        if type(node) is not Compare:
+        p = self.values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+        node, truth = self.values.comparison(p, edge.value)
+        if node is None:
             return UNKNOWN
         sides = [self._advancing(side, header) for side in node.operands]
         (left, ahead), (right, behind) = sides

@@ -114,10 +114,8 @@ class Conditions:
 
     def _terms_of(self, p: Value) -> frozenset[Value]:
         """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
-        node = self.table.node(p)
-        while type(node) is Negation:
-            node = self.table.node(node.operand)
-        sides = node.operands if type(node) is Compare else ()
+        node, _ = self.table.comparison(p)
+        sides = () if node is None else node.operands
         return frozenset(t for side in sides for t, _ in self.table.linear(side)[0])
 
     def _entails_phi(self, phi: Value, facts: PathCondition) -> bool | None:

@@ -24,7 +24,6 @@ from tclint.values.nodes import (
     Compare,
     Constant,
     Masked,
-    Negation,
     Node,
     Opaque,
     Packed,
@@ -282,11 +281,9 @@ class Bounds:
 
     def _tested(self, p: int, truth: bool, arm: int) -> _Tested | None:
         """What the predicate *p* being *truth* says of *arm*, a multiple of what it compares with a constant; None if nothing."""
-        test = self.table.node(p)
-        while type(test) is Negation:
-            test, truth = self.table.node(test.operand), not truth
-        number = self.table.constant_of(test.right) if type(test) is Compare else None
-        if type(test) is not Compare or number is None or (test.relation == "eq") is truth:
+        test, truth = self.table.comparison(p, truth)
+        number = None if test is None else self.table.constant_of(test.right)
+        if test is None or number is None or (test.relation == "eq") is truth:
             return None
         (tested, shift), (terms, offset) = self.table.linear(test.left), self.table.linear(arm)
         if not tested or tested[0][1] != 1:
@@ -381,13 +378,9 @@ class Bounds:
         """The test of a counter of the loop with header *head* on which an edge is taken; None if it is another one."""
         if edge.predicate < 0:
             return None
-        test, truth = (
-            self.table.node(self.registers.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)),
-            edge.value,
-        )
-        while type(test) is Negation:
-            test, truth = self.table.node(test.operand), not truth
-        if type(test) is not Compare:
+        p = self.registers.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+        test, truth = self.table.comparison(p, edge.value)
+        if test is None:
             return None
         below = self.table.constant_of(test.left) is None
         tested, limit = (test.left, test.right) if below else (test.right, test.left)

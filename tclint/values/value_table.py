@@ -154,6 +154,13 @@ class ValueTable:
 
     # ------------------------------------------------------------ sums
 
+    def comparison(self, p: Value, truth: bool = True) -> tuple[Compare | None, bool]:
+        """The comparison that a predicate is, negated or not, with its truth if that of *p* is *truth*; None for any other one."""
+        node = self.node(p)
+        while type(node) is Negation:
+            node, truth = self.node(node.operand), not truth
+        return node if type(node) is Compare else None, truth
+
     def difference(self, p: Value) -> tuple[Compare, bool] | None:
         """The comparison *p* as ``difference < constant``, and whether that is negated.
 

@@ -13,7 +13,6 @@ from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm
-from tclint.values.nodes import Compare, Negation
 from tclint.verdicts.definitions import Definitions
 
 __all__ = ["Guards"]
@@ -110,10 +109,8 @@ class Guards:
 
     def _fact(self, predicate: int, truth: bool) -> _Fact | None:
         """What a predicate says of the thread index and a bound; None if it says nothing."""
-        node = self.values.node(predicate)
-        while type(node) is Negation:
-            node, truth = self.values.node(node.operand), not truth
-        if type(node) is not Compare or node.relation != "lt":
+        node, truth = self.values.comparison(predicate, truth)
+        if node is None or node.relation != "lt":
             return None
         left, right = node.operands
         if not node.signed and not (self._positive(left) and self._positive(right)):

@@ -16,7 +16,7 @@ from functools import cached_property
 from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import Edge
-from tclint.values.nodes import Compare, Negation, Phi
+from tclint.values.nodes import Phi
 from tclint.verdicts.definitions import Definitions
 
 __all__ = ["History", "Literal", "PathFacts"]
@@ -91,10 +91,9 @@ class PathFacts:
     def short_counters(self, most: int) -> Iterator[int]:
         """The phis that count loops which *most* iterations at most are executed of, by constants."""
         for block in sorted(self.deciding):
-            node = None if (test := self._tested(block)) is None else self.values.node(test)
-            while type(node) is Negation:
-                node = self.values.node(node.operand)
-            if type(node) is not Compare:
+            test = self._tested(block)
+            node = None if test is None else self.values.comparison(test)[0]
+            if node is None:
                 continue
             terms, constant = self.values.linear(self.values.minus(*node.operands))
             if len(terms) != 1 or not self.values.is_phi(terms[0][0]):
@@ -148,10 +147,8 @@ class PathFacts:
 
     def _begins_before(self, history: History, head: int, test: int) -> bool:
         """The same for one test by which threads leave the loop."""
-        node = self.values.node(test)
-        while type(node) is Negation:
-            node = self.values.node(node.operand)
-        if type(node) is not Compare or node.relation != "eq":
+        node, _ = self.values.comparison(test)
+        if node is None or node.relation != "eq":
             return True
         left, right = node.operands
         by = self._step(self.values.minus(left, right), head)
