@@ -19,12 +19,10 @@ from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
 from tclint.values import PathSubstitution, Values
-from tclint.values.nodes import Phi, Value
+from tclint.values.nodes import Literal, Phi, Value
 
 __all__ = ["Invariant", "loop_invariants"]
 
-Literal = tuple[Value, bool]
-"""A predicate and its truth."""
 
 MAX_EDGES_PER_NEST = 256
 """Edges that may be followed to find the segments between the headers of one loop nest."""

@@ -135,6 +135,8 @@ class Values:
         """The phi that a value is known to be, and whether it is one."""
         self.is_special = table.is_special
         """Whether a value is that of a special register with this name."""
+        self.phis_of = table.phis_of
+        """The phis on which values depend, by whatever other phis."""
         self.arguments = table.arguments
         """The incoming values of a phi, by source of its block; empty if they were not followed."""
         self.subexpressions = table.subexpressions

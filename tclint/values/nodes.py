@@ -28,6 +28,7 @@ __all__ = [
     "FloatConstant",
     "Later",
     "Leaf",
+    "Literal",
     "Loaded",
     "Logic",
     "Masked",
@@ -57,6 +58,8 @@ Value: TypeAlias = int
 What is only called ``int`` is a number, or the index of something else. It is an alias, as
 :data:`~tclint.values.thread_masks.Threads` is.
 """
+Literal: TypeAlias = tuple[Value, bool]
+"""A predicate and its truth."""
 Terms: TypeAlias = tuple[tuple[Value, int], ...]
 """The terms of a sum: values, each with its factor."""
 

@@ -9,7 +9,7 @@ negative. Predicates are comparisons (``eq`` and ``lt`` alone), logic and negati
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import gcd
 
 from tclint.ir.nodes import Function, Variable
@@ -153,6 +153,17 @@ class ValueTable:
                 work += self.arguments(value) if type(node) is Phi else node.operands
 
     # ------------------------------------------------------------ sums
+
+    def phis_of(self, values: Iterable[Value]) -> frozenset[Phi]:
+        """The phis on which *values* depend, by whatever other phis."""
+        found, seen, work = set[Phi](), set[Value](), list(values)
+        while work:
+            for part in self.subexpressions(work.pop()):
+                if self.is_phi(part) and part not in seen:
+                    seen.add(part)
+                    found.add(self.phi(part))
+                    work += self.arguments(part)
+        return frozenset(found)
 
     def comparison(self, p: Value, truth: bool = True) -> tuple[Compare | None, bool]:
         """The comparison that a predicate is, negated or not, with its truth if that of *p* is *truth*; None for any other one."""

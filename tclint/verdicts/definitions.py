@@ -7,9 +7,14 @@ its number then. So a comparison of two addresses of one iteration needs definit
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tclint.dataflow.kernel import Kernel
 
-__all__ = ["Definitions"]
+__all__ = ["Definitions", "Uniformly"]
+
+Uniformly = Callable[[int, int], bool]
+"""Whether a register that is defined on entry to a block is the same in all threads."""
 
 
 class Definitions:

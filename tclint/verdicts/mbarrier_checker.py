@@ -36,9 +36,11 @@ from tclint._named_tuple import NamedTuple
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function
 from tclint.isa.effects import Resource
+from tclint.values.nodes import Literal
 from tclint.verdicts.checker import Graph, Refused
+from tclint.verdicts.definitions import Uniformly
 from tclint.verdicts.epochs import Between, Levels, check_barriers
-from tclint.verdicts.path_facts import History, Literal
+from tclint.verdicts.path_facts import History
 from tclint.verdicts.phases import Counters, Event, Kind, Location, Numbers, positions
 from tclint.verdicts.uniform import Level, Uniform, check_levels
 
@@ -56,7 +58,6 @@ __all__ = [
 
 Boxes = tuple[tuple[object, int], ...]
 """How many copies of each size that is not known, in an order."""
-Uniformly = Callable[[int, int], bool]
 WRITTEN, LOST = 1 << 32, 1 << 33
 """What stands for the thread that has ended an mbarrier, if data have been written to its bytes: at once, or perhaps later."""
 

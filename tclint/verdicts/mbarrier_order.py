@@ -19,7 +19,7 @@ from tclint.isa.effects import Barrier, Resource
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import thread_masks as T
 from tclint.values.addresses import MemoryRange
-from tclint.values.nodes import Logic, Negation
+from tclint.values.nodes import Literal, Logic, Negation
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import Between, Counters, Levels, Numbers
 from tclint.verdicts.mbarrier_checker import (
@@ -31,7 +31,7 @@ from tclint.verdicts.mbarrier_checker import (
     first_passed,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.path_facts import Literal, PathFacts
+from tclint.verdicts.path_facts import PathFacts
 from tclint.verdicts.phases import Event, Kind, Location, tracked
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tracked import Tracked

@@ -13,14 +13,12 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import MAX_SHARED_BYTES
 from tclint.isa.effects import Resource
-from tclint.values.nodes import Logic, Negation
+from tclint.values.nodes import Literal, Logic, Negation
 
 __all__ = ["Location", "OwnMbarriers"]
 
 Location = tuple[str, int]
 """A variable, and an offset from it in bytes."""
-Literal = tuple[int, bool]
-"""A predicate and its truth."""
 
 
 class OwnMbarriers:

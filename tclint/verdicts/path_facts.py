@@ -16,15 +16,11 @@ from functools import cached_property
 from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import Edge
-from tclint.values.nodes import Phi
-from tclint.verdicts.definitions import Definitions
+from tclint.values.nodes import Literal, Phi
+from tclint.verdicts.definitions import Definitions, Uniformly
 
-__all__ = ["History", "Literal", "PathFacts"]
+__all__ = ["History", "PathFacts"]
 
-Literal = tuple[int, bool]
-"""A predicate and its truth."""
-Uniform = Callable[[int, int], bool]
-"""Whether a register that is defined on entry to a block is the same in all threads."""
 
 MAX_TAKEN = 10
 """The edges that a history holds."""
@@ -72,16 +68,8 @@ class PathFacts:
     @cached_property
     def phis(self) -> frozenset[Phi]:
         """What the predicates depend on and paths change."""
-        found, seen = set[Phi](), set[int]()
-        work = [value for b in sorted(self.deciding) if (value := self._tested(b)) is not None]
-        work += self.conditions
-        while work:
-            for part in self.values.subexpressions(work.pop()):
-                if self.values.is_phi(part) and part not in seen:
-                    seen.add(part)
-                    found.add(self.values.phi(part))
-                    work += self.values.arguments(part)
-        return frozenset(found)
+        tested = [value for b in sorted(self.deciding) if (value := self._tested(b)) is not None]
+        return self.values.phis_of((*tested, *self.conditions))
 
     @cached_property
     def blocks(self) -> frozenset[int]:
@@ -118,7 +106,7 @@ class PathFacts:
         """Whether nothing but entries of :attr:`blocks` changes a value."""
         return all(kind == "block" and at in self.blocks for kind, at in self.values.varying_at(value))
 
-    def along(self, history: History, edge: Edge, uniform: Uniform) -> History | None:
+    def along(self, history: History, edge: Edge, uniform: Uniformly) -> History | None:
         """The history after an edge; None if no thread takes it."""
         found: History | None = history
         if edge.predicate >= 0 and edge.source in self.deciding:
@@ -192,7 +180,7 @@ class PathFacts:
         return History(taken[1:], tuple(dict.fromkeys(kept)))
 
     def choices(
-        self, history: History, literals: Iterable[Literal], uniform: Uniform
+        self, history: History, literals: Iterable[Literal], uniform: Uniformly
     ) -> Iterator[tuple[bool, History]]:
         """Whether all of *literals* may hold, with the history if they do; and the histories with which one does not."""
         held: History | None = history
@@ -205,7 +193,7 @@ class PathFacts:
         if held is not None:
             yield True, held
 
-    def supposing(self, history: History, literal: Literal, uniform: Uniform) -> History | None:
+    def supposing(self, history: History, literal: Literal, uniform: Uniformly) -> History | None:
         """The history once a predicate has had a truth; None if it cannot."""
         value, truth = literal
 

@@ -13,15 +13,10 @@ from functools import cached_property
 
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import Edge
-from tclint.values.nodes import Logic, Negation, Phi
-from tclint.verdicts.definitions import Definitions
+from tclint.values.nodes import Literal, Logic, Negation, Phi
+from tclint.verdicts.definitions import Definitions, Uniformly
 
 __all__ = ["Skipped"]
-
-Literal = tuple[int, bool]
-"""A predicate and its truth."""
-Uniform = Callable[[int, int], bool]
-"""Whether a register that is defined on entry to a block is the same in all threads."""
 
 
 class Skipped:
@@ -41,20 +36,12 @@ class Skipped:
         self.definitions, self.shared = definitions, shared
         self.sites = tuple(sites)
         self._before: dict[tuple[tuple[Edge, ...], Edge], int | None] = {}
-        self._known: dict[tuple[int, int, bool, Uniform], bool] = {}
+        self._known: dict[tuple[int, int, bool, Uniformly], bool] = {}
 
     @cached_property
     def phis(self) -> frozenset[Phi]:
         """What the conditions depend on and paths change."""
-        found, seen = set[Phi](), set[int]()
-        work = [value for site in self.sites for value, _ in self._conditions[site]]
-        while work:
-            for part in self.values.subexpressions(work.pop()):
-                if self.values.is_phi(part) and part not in seen:
-                    seen.add(part)
-                    found.add(self.values.phi(part))
-                    work += self.values.arguments(part)
-        return frozenset(found)
+        return self.values.phis_of(value for site in self.sites for value, _ in self._conditions[site])
 
     @cached_property
     def blocks(self) -> frozenset[int]:
@@ -69,7 +56,7 @@ class Skipped:
         """Whether an instruction has a condition that other threads may know."""
         return bool(self._conditions.get(site))
 
-    def certainly(self, site: int, taken: tuple[Edge, ...], edge: Edge, uniform: Uniform) -> bool:
+    def certainly(self, site: int, taken: tuple[Edge, ...], edge: Edge, uniform: Uniformly) -> bool:
         """Whether the thread that may execute *site* has not executed it, if threads that passed its position have then taken
         the edges *taken*, the last ones into each of :attr:`blocks`, and now take *edge*.
 
@@ -94,7 +81,7 @@ class Skipped:
             self._before[taken, edge] = found
         return self._before[taken, edge]
 
-    def _excludes(self, site: int, then: int, truth: bool, uniform: Uniform) -> bool:
+    def _excludes(self, site: int, then: int, truth: bool, uniform: Uniformly) -> bool:
         """Whether a predicate that has a truth excludes the conditions of an instruction, each by what all threads share."""
 
         def same(phi: Phi) -> bool:
