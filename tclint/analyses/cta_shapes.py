@@ -28,7 +28,7 @@ from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, ParameterRead
 
-__all__ = ["Search", "ShapedConflict", "in_all_launches", "more_than", "undoubted_races"]
+__all__ = ["SIZES", "Search", "ShapedConflict", "in_all_launches", "more_than", "undoubted_races"]
 
 Search = Callable[[KernelModel, Pairs | None], Iterable[Conflict]]
 """What finds the conflicts of a kernel in CTAs of one shape, at least those of some pairs, if these are given."""
@@ -52,7 +52,7 @@ _ODD = (
     (12, 8), (48, 4), (10, 10), (18, 18),
 )  # fmt: skip
 """Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
-_SIZES = (256, 128, 512, 1024, 64)
+SIZES = (256, 128, 512, 1024, 64)
 """Common sizes of one-dimensional CTAs."""
 _TWO_WARPS = 2 * WARP
 MAX_MODELLED_INSTRUCTIONS = 50_000
@@ -284,7 +284,7 @@ def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
     is why they are too small.
     """
     smaller, new, known = 0, frozenset[int](), True
-    for size in sorted(_SIZES):
+    for size in sorted(SIZES):
         bounded = model.bounded(size)
         memory = bounded.fact(SharedByBound)
         if memory.fits:
@@ -312,7 +312,7 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     """
     most = model.function.most_threads or T.LIMIT
     if model.values.one_dimensional:
-        return [(x,) for x in _SIZES if x <= most]
+        return [(x,) for x in SIZES if x <= most]
     powers = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(powers, powers), *_ODD))
     shapes = [
@@ -494,7 +494,7 @@ def _shapes_for_arguments(model: KernelModel) -> list[tuple[int, ...]]:
     most = model.function.most_threads or T.LIMIT
     shapes: tuple[tuple[int, ...], ...] = _USUAL[:4]
     if model.values.one_dimensional:
-        shapes = tuple((x,) for x in _SIZES[:3])
+        shapes = tuple((x,) for x in SIZES[:3])
     return [shape for shape in shapes if prod(shape) <= most]
 
 

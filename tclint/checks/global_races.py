@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 
 from tclint.analyses import role_paths
-from tclint.analyses.cta_shapes import ShapedConflict, more_than
+from tclint.analyses.cta_shapes import SIZES, ShapedConflict, more_than
 from tclint.analyses.global_memory import GlobalRanges, Source, depends_on, global_operands, origins
 from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
 from tclint.analyses.global_signals import SWAPS, GlobalSignals
@@ -35,8 +35,6 @@ from tclint.values import thread_masks as T
 MO008 = RuleId("MO008")
 MO009 = RuleId("MO009")
 
-_LARGER = (64, 128, 256, 512, 1024)
-"""Sizes of CTAs, of which each is tried but the first, which is that of two warps."""
 _GRID = "the grid has more than one CTA"
 
 
@@ -107,7 +105,7 @@ def _in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
         return []
     if not any(map(partial(_of_first_threads, model), model.fact(GlobalByWarps).sites)):
         return []
-    for smaller, size in pairwise(_LARGER):
+    for smaller, size in pairwise(sorted(SIZES)):  # two warps have been tried
         shaped = model.shaped((size,))
         if found := _exchanges(shaped):
             return [ShapedConflict(shaped, each, more_than(smaller)) for each in found]
@@ -118,7 +116,7 @@ def _of_first_threads(model: KernelModel, site: int) -> bool:
     """Whether *site* is executed by the first threads of a CTA, by a constant number of them, and by two warps at least."""
     threads = model.views.context_of(site).threads if model.cfg.block_of[site] in model.cfg.rank else 0
     count = threads.bit_length()
-    return _LARGER[0] <= count < model.values.threads and threads == T.full(count)
+    return min(SIZES) <= count < model.values.threads and threads == T.full(count)
 
 
 def _exchange_hit(found: ShapedConflict, count: int) -> Hit:

@@ -628,9 +628,8 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     if first is None:
         return
     site, use = first
-    filled = (
-        r for r in model.instruction(use).reads if site in transfers.members(transfers.filled.get(r, 0))
-    )
+    load, filling = transfers.bits[site], transfers.filled
+    filled = (r for r in model.instruction(use).reads if filling.get(r, 0) & load)
     name = model.function.registers[next(filled)].name
     yield TC007.hit(
         site=use,

@@ -271,7 +271,7 @@ def _pending_at_exit(
     """One hit for a kernel that may exit while a multiplication is in flight."""
     cfg = model.cfg
     ends = [cfg.blocks[b].end - 1 for b in cfg.order if b in cfg.exits]
-    ends = [i for i in ends if model.instruction(i).flow in ("return", "exit")]
+    ends = [i for i in ends if model.instruction(i).exits]
     if not model.function.entry:
         return  # the caller may wait
     all_waits = set(model.waits(WGMMA))

@@ -105,16 +105,8 @@ class Decoder:
         self.code.place = partial(policy.place, function)
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
-        self.leaving = frozenset(
-            (
-                len(function.instructions),
-                *(
-                    n
-                    for n, i in enumerate(function.instructions)
-                    if i.guard < 0 and i.flow in ("return", "exit")
-                ),
-            )
-        )
+        exits = (n for n, i in enumerate(function.instructions) if i.exits and i.guard < 0)
+        self.leaving = frozenset((*exits, len(function.instructions)))
         """Where all lanes exit that get there: the end of the function too."""
         self._watched = policy.watched.get(function.name, frozenset())
         self.counting: Callable[[Decoder, Instruction, Op], Op] | None = None

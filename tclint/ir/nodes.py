@@ -307,6 +307,11 @@ class Instruction:
         return callee.name if isinstance(callee, Symbol) else ""
 
     @property
+    def exits(self) -> bool:
+        """Whether a thread that executes it leaves the function, which ends it in a kernel (9.7.12.6, 9.7.12.7)."""
+        return self.flow in ("return", "exit")
+
+    @property
     def calls_program(self) -> bool:
         """Whether it calls a function that the driver does not provide: one of the program, or one that is not known."""
         return self.flow == "call" and self.callee not in SYSTEM_CALLS

@@ -24,9 +24,8 @@ Several provers ask which bytes an operation and an access have in common: ``dis
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, ``counting`` for the counters of their epoch,
 ``tracked`` for what mbarriers track, with ``boxes`` for the sizes of tensor copies and ``skipped`` for what ends a pipeline,
 ``guards`` for comparisons that hold at an access, ``strides`` for elements as many apart as there are threads,
-``extents`` for the threads that variables admit, and ``lanes`` for what a warp stores twice. ``definitions`` says whether an
-address is that of the same iteration,
-``undefined`` which registers may be read before they are written.
+``admitted_threads`` for the threads that variables admit, and ``lanes`` for what a warp stores twice. ``definitions`` says
+whether an address is that of the same iteration, ``undefined`` which registers may be read before they are written.
 ``exact_checks`` tries the answers about values that a proof rests on by another interpreter, :mod:`tclint.exact`.
 ``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``paths`` is what the
 provers assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.

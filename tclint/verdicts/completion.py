@@ -369,7 +369,7 @@ class Completion:
     def _search(self, need: ProofObligation, transfer: CompletionTransfer) -> bool:
         site, use = need.operation, need.use
         block_of = self.cfg.block_of
-        if need.what == "exit" and self.instructions[use].flow not in ("return", "exit"):
+        if need.what == "exit" and not self.instructions[use].exits:
             return False
 
         def step(state: State, at: int, instruction: Instruction) -> State | None:

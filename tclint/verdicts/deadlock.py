@@ -43,6 +43,7 @@ from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier, Resource
 from tclint.verdicts.checker import Graph
 from tclint.verdicts.convergence import Convergence
+from tclint.verdicts.mbarrier_checker import repeats
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.own_loops import ObservingLoop, observing_loops
 from tclint.verdicts.register_pool import GRANTED
@@ -112,19 +113,14 @@ class Waits:
 
     def _completes(self, loop: ObservingLoop, graph: Graph) -> bool:
         """Whether a loop does nothing but wait for a phase of an mbarrier which is proved to complete."""
-        waits = loop.by is not None and loop.by >= 0
-        if not waits or self.model.instruction(loop.by or 0).effects.awaits is not Barrier.MBARRIER:
+        wait = -1 if loop.by is None else loop.by
+        if wait < 0 or self.model.instruction(wait).effects.awaits is not Barrier.MBARRIER:
             return False
         outcome, awaited = self.phases()
         if outcome.reasons or self.uniform.parties is not None:
             return False
         here = self.uniform.of.block_of[loop.site]
-        again = [edge for edge in graph.successors[here] if awaited.get(edge) != loop.by]
-        seen = set[int]()
-        while len(again) == 1 and again[0].target not in seen and again[0].target != here:
-            seen.add(again[0].target)
-            again = list(graph.successors[again[0].target])
-        if len(again) != 1 or again[0].target != here or len(graph.successors[here]) != 2:
+        if not repeats(graph, awaited, here, wait) or len(graph.successors[here]) != 2:
             return False
         self.assumptions |= outcome.assumptions
         return True

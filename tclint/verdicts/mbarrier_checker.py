@@ -53,6 +53,7 @@ __all__ = [
     "Progress",
     "check_mbarriers",
     "first_passed",
+    "repeats",
     "solvable",
 ]
 
@@ -221,7 +222,7 @@ class MbarrierWalk:
             if i in self.at:
                 states = [after for each in states for after in self._issue(i, each)]
             elif i in self.ask.waits:
-                if not self._repeats(b, i):
+                if not repeats(self.graph, self.ask.awaited, b, i):
                     self._fail(i, "it may not be repeated until it succeeds")
                 states = [each for each in states if self._ends_here(i, each)]
             if i in self.ask.writes:
@@ -377,19 +378,6 @@ class MbarrierWalk:
             return True
         return False
 
-    def _repeats(self, b: int, wait: int) -> bool:
-        """Whether a thread for which a wait does not succeed waits again."""
-        again = [edge for edge in self.graph.successors[b] if self.ask.awaited.get(edge) != wait]
-        if len(again) == len(self.graph.successors[b]):
-            return False
-        seen = set[int]()
-        while len(again) == 1 and again[0].target not in seen:
-            seen.add(again[0].target)
-            if wait in self.graph.blocks[again[0].target]:
-                return True
-            again = list(self.graph.successors[again[0].target])
-        return False
-
     def _phase(self, known: Progress) -> Phase | None:
         """What the phase expects beyond the copies whose size is known, and the other copies; None if that cannot be."""
         events = self.ask.events
@@ -433,6 +421,23 @@ class MbarrierWalk:
         return (
             "" if solvable(self.phases) else "no sizes of tensor copies make each phase get what it expects"
         )
+
+
+def repeats(graph: Graph, awaited: Mapping[Edge, int], block: int, wait: int) -> bool:
+    """Whether a thread for which a *wait* in a block does not succeed does nothing but wait again.
+
+    *awaited* are the edges that are taken only because a wait has succeeded.
+    """
+    again = [edge for edge in graph.successors[block] if awaited.get(edge) != wait]
+    if len(again) == len(graph.successors[block]):
+        return False
+    seen = set[int]()
+    while len(again) == 1 and again[0].target not in seen:
+        seen.add(again[0].target)
+        if wait in graph.blocks[again[0].target]:
+            return True
+        again = list(graph.successors[again[0].target])
+    return False
 
 
 def first_passed() -> Passed:

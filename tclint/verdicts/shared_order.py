@@ -19,6 +19,7 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.across_threads import AcrossThreads
+from tclint.verdicts.admitted_threads import AdmittedThreads
 from tclint.verdicts.checker import CompletionTransfer, Refused
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.disjoint import AccessedBytes
@@ -46,7 +47,6 @@ from tclint.verdicts.epochs import (
     uniform_if_stable,
     untracked,
 )
-from tclint.verdicts.extents import Extents
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.phases import Kind, Location, PhaseQuestions
 from tclint.verdicts.rings import RingStates
@@ -196,8 +196,8 @@ class SharedOrder:
         if not may or self.function.threads is not None:
             return None
         of, levels = self.uniform.of, self.uniform.levels
-        extents = Extents(self.model, of, levels, self.uniform.holding, self.across.is_index)
-        return extents.most_threads(
+        admitted = AdmittedThreads(self.model, of, levels, self.uniform.holding, self.across.is_index)
+        return admitted.most_threads(
             (each.site, self.across.bytes.of(each.site) or ())
             for each in self._accesses
             if not each.rows  # of some lanes, the address does not count

@@ -15,10 +15,10 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import MemoryRange
 from tclint.verdicts.uniform import Level, Uniform
 
-__all__ = ["Extents"]
+__all__ = ["AdmittedThreads"]
 
 
-class Extents:
+class AdmittedThreads:
     """The accesses of one kernel to variables whose size is known.
 
     *of* and *levels* say what is uniform, *holding* in which threads a predicate is true just before an instruction if their

@@ -6,7 +6,7 @@ import pytest
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.verdicts import verdicts
-from tclint.verdicts.extents import Extents
+from tclint.verdicts.admitted_threads import AdmittedThreads
 from tests.tools.support import kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
@@ -133,5 +133,5 @@ def test_what_bounds_no_threads_is_unknown(name: str) -> None:
 def test_a_rule_that_always_holds_is_noticed(
     rule: str, always: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Extents, rule, lambda *_: always)
+    monkeypatch.setattr(AdmittedThreads, rule, lambda *_: always)
     assert shared(UNKNOWN[name]).status is Status.PROVED
