@@ -14,6 +14,7 @@ import pytest
 
 from tclint import check_paths
 from tclint.report.formats import formats
+from tests.tools import command
 from tests.tools.project import ROOT
 
 UNWAITED = ROOT / "fixtures" / "wgmma_unwaited.ptx"
@@ -292,3 +293,15 @@ def test_processes_that_check_the_same_files_at_once_agree(run: Run, tmp_path: P
         for _ in range(4)
     ]  # fmt: skip
     assert [process.communicate(timeout=120)[0] for process in running] == [expected] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_command_has_the_variables_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of this process among them, which it replaces: a server without them once used the cache of the user."""
+    monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "given"))
+    monkeypatch.delenv("TCLINT_NO_CACHE")
+    assert command.forked(("cache", "--folder"), tmp_path, os.environ).stdout.strip() == str(
+        tmp_path / "given"
+    )

@@ -100,6 +100,7 @@ def _become(
 ) -> NoReturn:
     """Makes a forked process the command, and ends it."""
     code: object = 70
+    variables = dict(env)  # it may be os.environ itself
     try:
         signal.alarm(TIMEOUT)
         for number, stream in enumerate(streams):
@@ -109,7 +110,7 @@ def _become(
             for number, mode in enumerate("rww")
         )
         os.environ.clear()
-        os.environ.update(env)
+        os.environ.update(variables)
         os.chdir(cwd)
         warnings.resetwarnings()
         sys.argv = ["tclint", *arguments]
