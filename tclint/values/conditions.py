@@ -275,9 +275,12 @@ class Conditions:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
         before, facts = facts, PathCondition(facts)
-        work = [(p, truth)]
+        work, seen = [(p, truth)], set[tuple[Value, bool]]()
         while work:
             q, value = work.pop()
+            if (q, value) in seen:  # conjunctions may share operands
+                continue
+            seen.add((q, value))
             node = self.table.nodes[q]
             if type(node) is Negation:
                 work.append((self.table.representative(node.operand), not value))

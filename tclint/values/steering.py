@@ -29,63 +29,127 @@ __all__ = ["equated", "forced"]
 
 MAX_STEPS = 24
 """Operands of operands that are inverted."""
+MAX_TRIED = 500
+"""Inversions that are tried for one answer: as many paths as a power of two lead to operands that expressions share."""
 
 
-def forced(trial: Trial, p: int, truth: bool, lane: int, steps: int = MAX_STEPS) -> Made | None:
+def forced(trial: Trial, p: int, truth: bool, lane: int) -> Made | None:
     """What to make up for *p* to be *truth* in a *lane*; None if that is not known."""
-    node = trial.values.node(p)
-    if steps == 0:
-        return None
-    if type(node) is Negation:
-        return forced(trial, node.operand, not truth, lane, steps - 1)
-    if type(node) is Logic and node.name != "xor":
-        wrong = [q for q in node.operands if trial.lanes(q)[lane] != int(truth)]
-        if (node.name == "and") is not truth:
-            wrong = list(node.operands)  # one of them suffices
-        found = (forced(trial, q, truth, lane, steps - 1) for q in wrong)
-        return next((made for made in found if made is not None), None)
-    if type(node) is Phi:
-        argument = _chosen(trial, node, p, lane)
-        return None if argument is None else forced(trial, argument, truth, lane, steps - 1)
-    if type(node) is not Compare:
-        return None
-    left, right = (trial.lanes(side)[lane] for side in node.operands)
-    before = int(node.relation == "lt") if truth else 0
-    beside = int(node.relation == "eq" and not truth)
-    for side, number in ((node.left, right), (node.right, left)):
-        if number is not None:
-            number += beside - before if side == node.left else beside + before
-            made = equated(trial, side, number, lane, steps - 1)
-            if made is not None:
-                return made
-    return None
+    return _Search(trial).forced(p, truth, lane, MAX_STEPS)
 
 
-def equated(trial: Trial, value: int, number: int, lane: int, steps: int = MAX_STEPS) -> Made | None:
+def equated(trial: Trial, value: int, number: int, lane: int) -> Made | None:
     """What to make up for *value* to be *number* in a *lane*, or not much more; None if that is not known."""
-    values, node = trial.values, trial.values.node(value)
-    value = values.representative(value)
-    if steps == 0:
+    return _Search(trial).equated(value, number, lane, MAX_STEPS)
+
+
+class _Search:
+    """The search for one answer, which asks nothing twice."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self._tried = set[tuple[int, int, int]]()
+
+    def _fails(self, asked: tuple[int, int, int], steps: int) -> bool:
+        """Whether a question need not be asked: it was, or too many were."""
+        if steps == 0 or asked in self._tried or len(self._tried) >= MAX_TRIED:
+            return True
+        self._tried.add(asked)
+        return False
+
+    def forced(self, p: int, truth: bool, lane: int, steps: int) -> Made | None:
+        """As the function of this name, by so many *steps*."""
+        trial = self.trial
+        node = trial.values.node(p)
+        if self._fails((p, truth, lane), steps):
+            return None
+        if type(node) is Negation:
+            return self.forced(node.operand, not truth, lane, steps - 1)
+        if type(node) is Logic and node.name != "xor":
+            wrong = [q for q in node.operands if trial.lanes(q)[lane] != int(truth)]
+            if (node.name == "and") is not truth:
+                wrong = list(node.operands)  # one of them suffices
+            found = (self.forced(q, truth, lane, steps - 1) for q in wrong)
+            return next((made for made in found if made is not None), None)
+        if type(node) is Phi:
+            argument = _chosen(trial, node, p, lane)
+            return None if argument is None else self.forced(argument, truth, lane, steps - 1)
+        if type(node) is not Compare:
+            return None
+        left, right = (trial.lanes(side)[lane] for side in node.operands)
+        before = int(node.relation == "lt") if truth else 0
+        beside = int(node.relation == "eq" and not truth)
+        for side, number in ((node.left, right), (node.right, left)):
+            if number is not None:
+                number += beside - before if side == node.left else beside + before
+                made = self.equated(side, number, lane, steps - 1)
+                if made is not None:
+                    return made
         return None
-    if (type(node) is ParameterRead and node.size <= 4) or type(node) is SpecialRead:
-        return _given(trial, value, node, number)
-    if type(node) is Loaded:
-        return _stored(trial, node, number, lane)
-    if type(node) is Sum:
-        return _of_sum(trial, node, number, lane, steps)
-    if type(node) is Masked:
-        return equated(trial, node.value, number & node.mask, lane, steps - 1)
-    if type(node) is Broadcast:
-        return equated(trial, node.source, number, node.lane, steps - 1)
-    if type(node) is Select:
-        truth = trial.lanes(node.condition)[lane]
-        return None if truth is None else equated(trial, node.arms[not truth], number, lane, steps - 1)
-    if type(node) is Phi:
-        if (made := _counted(trial, value, node, number, lane)) is not None:
-            return made
-        argument = _chosen(trial, node, value, lane)
-        return None if argument is None else equated(trial, argument, number, lane, steps - 1)
-    return _of_operation(trial, node, number, lane, steps) if isinstance(node, Applied) else None
+
+    def equated(self, value: int, number: int, lane: int, steps: int) -> Made | None:
+        """As the function of this name, by so many *steps*."""
+        values, node = self.trial.values, self.trial.values.node(value)
+        value = values.representative(value)
+        if self._fails((value, number, lane), steps):
+            return None
+        if (type(node) is ParameterRead and node.size <= 4) or type(node) is SpecialRead:
+            return _given(self.trial, value, node, number)
+        if type(node) is Loaded:
+            return _stored(self.trial, node, number, lane)
+        if type(node) is Sum:
+            return self._of_sum(node, number, lane, steps)
+        if type(node) is Masked:
+            return self.equated(node.value, number & node.mask, lane, steps - 1)
+        if type(node) is Broadcast:
+            return self.equated(node.source, number, node.lane, steps - 1)
+        if type(node) is Select:
+            truth = self.trial.lanes(node.condition)[lane]
+            return None if truth is None else self.equated(node.arms[not truth], number, lane, steps - 1)
+        if type(node) is Phi:
+            if (made := _counted(self.trial, value, node, number, lane)) is not None:
+                return made
+            argument = _chosen(self.trial, node, value, lane)
+            return None if argument is None else self.equated(argument, number, lane, steps - 1)
+        return self._of_operation(node, number, lane, steps) if isinstance(node, Applied) else None
+
+    def _of_sum(self, node: Sum, number: int, lane: int, steps: int) -> Made | None:
+        held = [self.trial.lanes(term)[lane] for term, _ in node.terms]
+        products = [None if n is None else n * f for n, (_, f) in zip(held, node.terms, strict=True)]
+        for at, (term, factor) in enumerate(node.terms):
+            others = [n for i, n in enumerate(products) if i != at]
+            known = [n for n in others if n is not None]
+            if len(known) == len(others):
+                rest = number - node.constant - sum(known)
+                made = self.equated(term, rest // factor, lane, steps - 1)
+                if made is not None:
+                    return made
+        return None
+
+    def _of_operation(self, node: Applied, number: int, lane: int, steps: int) -> Made | None:
+        """:meth:`equated` for the operations that have an inverse as far as positive numbers go."""
+        name = node.name.partition(".")[0]
+        held = [self.trial.lanes(operand)[lane] for operand in node.operands]
+        wanted: list[tuple[int, int]] = []
+        first, *rest = node.operands
+        second = held[1] if rest else None
+        if name in ("min", "max", "cvt", "mov"):
+            wanted = [(operand, number) for operand in node.operands]
+        elif name == "shr" and second is not None:
+            wanted = [(first, number << (second & 63))]
+        elif name == "div" and second:
+            wanted = [(first, number * second)]
+        elif name in ("mul", "mad"):
+            third = held[2] if len(held) > 2 else 0
+            if third is not None:
+                for operand, other in ((first, held[1]), (node.operands[1], held[0])):
+                    wanted += [(operand, (number - third) // other)] if other else []
+            if len(held) > 2 and None not in held[:2]:
+                wanted.append((node.operands[2], number - (held[0] or 0) * (held[1] or 0)))
+        elif name == "rem" and second and 0 <= number < abs(second):
+            wanted = [(first, number)]
+        found = (self.equated(operand, goal, lane, steps - 1) for operand, goal in wanted)
+        return next((made for made in found if made is not None), None)
 
 
 def _given(trial: Trial, value: int, node: Node, number: int) -> Made | None:
@@ -103,46 +167,6 @@ def _stored(trial: Trial, node: Loaded, number: int, lane: int) -> Made | None:
     if address is None or own or trial.values.is_private(node):
         return None
     return trial.made.with_word(address + node.index * trial.size(node), number)
-
-
-def _of_sum(trial: Trial, node: Sum, number: int, lane: int, steps: int) -> Made | None:
-    held = [trial.lanes(term)[lane] for term, _ in node.terms]
-    products = [None if n is None else n * f for n, (_, f) in zip(held, node.terms, strict=True)]
-    for at, (term, factor) in enumerate(node.terms):
-        others = [n for i, n in enumerate(products) if i != at]
-        known = [n for n in others if n is not None]
-        if len(known) == len(others):
-            rest = number - node.constant - sum(known)
-            made = equated(trial, term, rest // factor, lane, steps - 1)
-            if made is not None:
-                return made
-    return None
-
-
-def _of_operation(trial: Trial, node: Applied, number: int, lane: int, steps: int) -> Made | None:
-    """:func:`equated` for the operations that have an inverse as far as positive numbers go."""
-    name = node.name.partition(".")[0]
-    held = [trial.lanes(operand)[lane] for operand in node.operands]
-    wanted: list[tuple[int, int]] = []
-    first, *rest = node.operands
-    second = held[1] if rest else None
-    if name in ("min", "max", "cvt", "mov"):
-        wanted = [(operand, number) for operand in node.operands]
-    elif name == "shr" and second is not None:
-        wanted = [(first, number << (second & 63))]
-    elif name == "div" and second:
-        wanted = [(first, number * second)]
-    elif name in ("mul", "mad"):
-        third = held[2] if len(held) > 2 else 0
-        if third is not None:
-            for operand, other in ((first, held[1]), (node.operands[1], held[0])):
-                wanted += [(operand, (number - third) // other)] if other else []
-        if len(held) > 2 and None not in held[:2]:
-            wanted.append((node.operands[2], number - (held[0] or 0) * (held[1] or 0)))
-    elif name == "rem" and second and 0 <= number < abs(second):
-        wanted = [(first, number)]
-    found = (equated(trial, operand, goal, lane, steps - 1) for operand, goal in wanted)
-    return next((made for made in found if made is not None), None)
 
 
 def _counted(trial: Trial, value: int, node: Phi, number: int, lane: int) -> Made | None:

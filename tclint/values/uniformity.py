@@ -78,6 +78,11 @@ class Uniformity:
         self.table, self.thread_sets = registers.table, registers.thread_sets
         self.cfg, self.function = registers.cfg, registers.function
         self._phi_threads: dict[tuple[int, bool], int] = {}
+        self._open = 0
+        """The questions about phis that are being answered."""
+        self._logic: tuple[dict[tuple[int, bool], int], ...] = ({}, {})
+        """Conjunction or disjunction, truth -> the threads in which it may hold: once for all, and while a phi is open whose
+        threads are not yet known."""
         self._levels: dict[int, UniformityScope] = {}
 
     def feasible_threads(self, p: Value, truth: bool) -> T.Threads:
@@ -91,8 +96,14 @@ class Uniformity:
         if type(node) is Negation:
             return self.feasible_threads(node.operand, not truth)
         if type(node) is Logic and node.name != "xor":
-            left, right = (self.feasible_threads(q, truth) for q in node.operands)
-            return left & right if (node.name == "and") == truth else left | right
+            known = self._logic[bool(self._open)]
+            if (
+                p,
+                truth,
+            ) not in known:  # a tree of conjunctions that share operands has exponentially many paths
+                left, right = (self.feasible_threads(q, truth) for q in node.operands)
+                known[p, truth] = left & right if (node.name == "and") == truth else left | right
+            return known[p, truth]
         if type(node) is Phi:
             return self._may_join(p, truth, p)
         if type(node) is not Compare:
@@ -134,11 +145,15 @@ class Uniformity:
             if type(node) is not Phi or not arguments:
                 return every
             threads, compared = 0, self.table.nodes[p]
+            self._open += 1
             for argument, source in zip(arguments, self.cfg.sources[node.block], strict=False):
                 chosen = self._same_comparison(compared, argument) if type(compared) is Compare else argument
                 arriving = self._may_enter(source, node.block)
                 threads |= arriving if chosen is None else self.feasible_threads(chosen, truth) & arriving
             self._phi_threads[key] = threads
+            self._open -= 1
+            if not self._open:
+                self._logic[True].clear()
         return self._phi_threads[key]
 
     def _same_comparison(self, compared: Compare, value: Value) -> Value | None:

@@ -299,6 +299,10 @@ class ValueTable:
 
     def masked(self, value: Value, mask: int, width: int) -> Value:
         """*value* & *mask*, where *value* has *width* bits."""
+        return self._masked(value, mask, width, {})
+
+    def _masked(self, value: Value, mask: int, width: int, known: dict[tuple[Value, int], Value]) -> Value:
+        """As :meth:`masked`; what is *known* of disjunctions is asked once, though many share it."""
         every = (1 << width) - 1
         mask &= every
         if mask == 0:
@@ -307,15 +311,14 @@ class ValueTable:
             return value
         node = self.node(value)
         if type(node) is Masked:
-            return self.masked(node.value, mask & node.mask, width)
+            return self._masked(node.value, mask & node.mask, width, known)
         if type(node) is Sum:
             common = gcd(node.constant, *(factor for _, factor in node.terms))
             low = common & -common  # a common power of two leaves zeros below
             if low > 1:
                 terms = tuple((t, factor // low) for t, factor in node.terms)
-                return self.times(
-                    self.masked(self.total(terms, node.constant // low), mask // low, width), low
-                )
+                rest = self.total(terms, node.constant // low)
+                return self.times(self._masked(rest, mask // low, width, known), low)
         if (
             type(node) is Arithmetic
             and node.name == "shr"
@@ -327,13 +330,17 @@ class ValueTable:
                     self.without_aligned(shifted, mask.bit_length() + by), by, number, node.type
                 )
         elif type(node) is Arithmetic and node.name == "or":
-            parts = [self.masked(part, mask, width) for part in node.operands]
-            if 0 in map(self.constant_of, parts):
-                return parts[0] if self.constant_of(parts[1]) == 0 else parts[1]
+            if (value, mask) not in known:
+                parts = [self._masked(part, mask, width, known) for part in node.operands]
+                known[value, mask] = value
+                if 0 in map(self.constant_of, parts):
+                    known[value, mask] = parts[0] if self.constant_of(parts[1]) == 0 else parts[1]
+            if known[value, mask] != value:
+                return known[value, mask]
         else:
             value = self.without_aligned(value, mask.bit_length())
-            if (known := self.constant_of(value)) is not None:
-                return self.constant(known & mask)
+            if (whole := self.constant_of(value)) is not None:
+                return self.constant(whole & mask)
         return self.intern(Masked, self.representative(value), mask)
 
     def shifted(self, value: Value, number: int | None, by: int, type_name: str) -> Value:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import bytecodes
 from benchmarks.grow import BOUNDED, SHAPES
 from tclint.analyses import role_paths
 from tclint.checks import proxies
@@ -179,3 +180,50 @@ def test_the_handovers_between_roles_are_limited_and_the_report_says_so(
     monkeypatch.setattr(proxies, "MAX_HANDOVERS", 4)
     report = check_source(Source(BOUNDED["bulk loads"](8).encode(), "k.ptx"))
     assert any(question.why == "more than 4 arrivals with their waits" for question in report.open_questions)
+
+
+SHARED_OPERANDS = {
+    "and": "and.pred %p{0}, %p{1}, %p{2};",
+    "or": "or.pred %p{0}, %p{1}, %p{2};",
+    "bits": "or.b32 %r{0}, %r{1}, %r{2};",
+    "maximum": "max.u32 %r{0}, %r{1}, %r{2};",
+    "product": "mad.lo.s32 %r{0}, %r{1}, %r{2}, %r{1};",
+}
+"""Each result is computed from the two before it: twice as many are read by a number of paths that is squared."""
+
+
+def deep(line: str, levels: int) -> str:
+    """A kernel with so many levels of operands that are shared, in a branch and in an address."""
+    shared = "\n".join(line.format(n, n - 1, n - 2) for n in range(2, levels + 2))
+    body = f"""mov.u32 %r0, %tid.x;
+ld.param.u32 %r1, [n];
+setp.lt.s32 %p0, %r0, %r1;
+setp.gt.s32 %p1, %r1, 5;
+{shared}
+and.b32 %r90, %r{levels + 1}, 252;
+mov.u32 %r91, words;
+add.s32 %r91, %r91, %r90;
+setp.eq.s32 %p90, %r{levels + 1}, 7;
+@%p90 bra end;
+@!%p{levels + 1} bra end;
+bar.sync 0;
+st.shared.u32 [%r91], %r0;
+end:
+bar.sync 0;
+ld.shared.u32 %r92, [%r91];
+ret;"""
+    return (
+        f"{HOPPER}.shared .align 16 .b8 words[4096];\n.visible .entry k(.param .u32 n) {{\n"
+        f".reg .pred %p<99>;\n.reg .b32 %r<99>;\n{body}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("shared", SHARED_OPERANDS)
+def test_what_expressions_share_is_looked_at_once(shared: str) -> None:
+    sources = [Source(deep(SHARED_OPERANDS[shared], levels).encode(), "k.ptx") for levels in (14, 28)]
+    for source in sources:
+        assert not check_source(source).problems  # what the ISA table says of its opcodes is paid once
+    few, many = (
+        sum(bytecodes.count(lambda s=source: check_source(s), lines=True).values()) for source in sources
+    )  # type: ignore[misc]
+    assert many < 3 * few
