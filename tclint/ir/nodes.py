@@ -597,6 +597,11 @@ class Function:
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
 
     @property
+    def bounded_sides(self) -> bool:
+        """Whether ``.maxntid`` bounds several dimensions of the CTA (11.4.3), which then may have them."""
+        return any(size != 1 for size in self.directives.get(".maxntid", ())[1:])
+
+    @property
     def cluster(self) -> tuple[int, ...] | None:
         """The shape of a cluster by ``.reqnctapercluster`` (11.7.1); None if the kernel does not state it, or if no
         cluster can have it."""

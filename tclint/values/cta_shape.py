@@ -125,11 +125,13 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
 
     The launch is one-dimensional, or no thread asks for its position or the size of the CTA in another dimension, except to
     compute its index in a CTA of any shape, or to learn whether it is the first thread. ``.maxntid`` bounds the product of
-    the dimensions and does not fix the shape (11.4.3).
+    the dimensions and does not fix the shape (11.4.3), but one that has several is of a launch that may have them.
     """
     shape = function.directives.get(".reqntid")
     if shape:
         return all(n == 1 for n in shape[1:])
+    if function.bounded_sides:
+        return False
     others = _readers(function, (*_SHAPE_REGISTERS, *_VECTORS))
     return not others or _only_linearised(function, defs, others)
 

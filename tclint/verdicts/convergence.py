@@ -87,8 +87,7 @@ class Convergence:
         self.assumed: set[Assumption] = set()
         self.of_index = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
         """What a value that the index of the thread decides takes for granted."""
-        several = any(size != 1 for size in self.function.directives.get(".maxntid", ())[1:])
-        stated = self.function.threads is not None or not several
+        stated = self.function.threads is not None or not self.function.bounded_sides
         self.by_index = stated and self.of_index <= self.assume
         """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
         known."""

@@ -16,7 +16,6 @@ from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier, Resource
-from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import thread_masks as T
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Literal, Logic, Negation
@@ -118,8 +117,8 @@ class Protocol(Tracked):
             return None
         if match.form.roles.get("bytes") is None:
             return Event(Kind.COPY, thread) if "tensormap" in match.form.roles else None
-        size = self.model.constant_of(site, "bytes")
-        return Event(Kind.COPY, thread, size) if size is not None and 0 < size <= MAX_COUNT else None
+        size = self._size(site)
+        return Event(Kind.COPY, thread, size) if size is not None else None
 
     @cached_property
     def waits(self) -> frozenset[int]:

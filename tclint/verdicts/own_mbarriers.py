@@ -203,7 +203,8 @@ class OwnMbarriers:
         name, offset = location
         variable = self.model.variable(name)
         size = (variable.size if variable is not None else 0) or MAX_SHARED_BYTES
-        return 0 <= offset <= size - SIZE and offset % SIZE == 0
+        aligned = offset % SIZE == 0 and (variable is None or variable.align % SIZE == 0)
+        return aligned and 0 <= offset <= size - SIZE
 
     def stays(self, site: int) -> bool:
         """Whether an instruction names an mbarrier of its own CTA."""

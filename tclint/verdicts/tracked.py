@@ -130,8 +130,15 @@ class Tracked:
             return None  # what it reads there is underway as well, and only what it writes is followed
         if match.form.roles.get("bytes") is None:
             return Event(Kind.COPY, thread)
-        size = self.model.constant_of(site, "bytes")
-        return Event(Kind.COPY, thread, size) if size is not None and size > 0 else None
+        size = self._size(site)
+        return Event(Kind.COPY, thread, size) if size is not None else None
+
+    def _size(self, site: int) -> int | None:
+        """The bytes of a copy, if they are known and so many as it can have."""
+        match, size = self.model.instruction(site).match, self.model.constant_of(site, "bytes")
+        unit = match.form.align.get(match.form.roles["bytes"], 1) if match is not None else 1
+        valid = size is not None and 0 < size <= MAX_COUNT and isinstance(unit, int) and size % unit == 0
+        return size if valid else None
 
     def _here(self, address: int) -> bool:
         """Whether an address is one of a variable in shared memory of this CTA."""

@@ -1883,6 +1883,14 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
 """
 
 
+@pytest.mark.parametrize(
+    ("directives", "flat"), [(".maxntid 128", True), (".maxntid 128, 1, 1", True), (".maxntid 32, 4", False)]
+)
+def test_a_bound_of_several_dimensions_is_of_a_launch_that_may_have_them(directives: str, flat: bool) -> None:
+    m = of("mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;", directives=directives)
+    assert m.values.one_dimensional == flat
+
+
 @pytest.mark.parametrize("directives", [".maxntid 64", ""])
 @pytest.mark.parametrize("axis", ["%tid.y", "%tid.z"])
 def test_a_kernel_that_selects_the_first_of_several_rows_is_not_made_for_one(

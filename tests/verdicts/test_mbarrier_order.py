@@ -187,6 +187,20 @@ def test_an_mbarrier_lies_in_its_variable_and_is_aligned(offset: int, status: St
     assert phases(ONCE.replace("%r3+8192", f"%r3+{offset}")).status is status
 
 
+@pytest.mark.parametrize("align", [8, 4])
+def test_an_mbarrier_in_a_variable_that_may_be_misaligned_is_not_proved(align: int) -> None:
+    head = HEAD.replace(".align 128 .b8 smem", f".align {align} .b8 smem")
+    assert f".align {align} " in head
+    made = built(f"{head}{ONCE}}}")
+    (found,) = verdicts(KernelModel(made.functions[-1], made), assume=ALL, only=[HazardClass.MBARRIER])
+    assert (found.status is Status.PROVED) == (align == 8)
+
+
+@pytest.mark.parametrize(("size", "status"), [(4080, Status.PROVED), (4088, Status.UNKNOWN)])
+def test_a_copy_has_a_multiple_of_sixteen_bytes(size: int, status: Status) -> None:
+    assert phases(ONCE.replace("4096", f"{size}")).status is status
+
+
 @pytest.mark.parametrize("body", [PERSISTENT, COMMITS, COUNTED, TWO_LIVES])
 def test_other_right_kernels_are_proved(body: str) -> None:
     found = phases(body)
