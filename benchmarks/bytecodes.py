@@ -43,6 +43,8 @@ TOLERANCE = 0.03
 """By what share a count may exceed the recorded one."""
 LARGE = 80_000
 """A kernel with more bytes takes a third of the time, and does what the others do."""
+LINES = "-lineinfo"
+"""What ends the name of a kernel that has the lines of its source."""
 PER_DOUBLING = 2.2
 """By what the count may grow when the size doubles."""
 FEW = 300
@@ -145,9 +147,10 @@ def counts() -> dict[str, Counts]:
 
 
 def kernels() -> list[Path]:
-    """What is counted: the last of the files that differ in nothing but the target (``a.sm_90.ptx``, ``a.sm_80.ptx``)."""
+    """What is counted: the last of the files that differ in nothing but the target and the lines of the source
+    (``a.sm_90.ptx``, ``a.sm_80.ptx``, ``a-lineinfo.sm_80.ptx``)."""
     paths = sorted(path for path in KERNELS.glob("*.ptx") if path.stat().st_size <= LARGE)
-    return list({path.name.partition(".")[0]: path for path in paths}.values())
+    return list({path.name.partition(".")[0].removesuffix(LINES): path for path in paths}.values())
 
 
 def doublings() -> Iterator[tuple[str, Counts, Counts]]:

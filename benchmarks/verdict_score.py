@@ -23,7 +23,7 @@ COMMAND = (
     "python -m benchmarks.verdicts --record && python -m benchmarks.verdicts --mutants 320 --kernels 40 --record"
     " && python -m benchmarks.verdicts --against ptxas --record"
 )
-SLICE = "python -m benchmarks.verdicts --mutants 20 --class wgmma fixtures/wgmma_waited.ptx"
+SLICE = "python -m benchmarks.verdicts --mutants 8 --class wgmma fixtures/wgmma_waited.ptx"
 ABOUT = """\
 Each kernel is asked which classes of hazards it uses and whether they are proved ([verdicts.md](verdicts.md)). Faults are
 planted, one at a time, into kernels that are proved, and ptxas and its SASS are asked about such kernels. Whatever then

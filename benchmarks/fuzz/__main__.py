@@ -40,7 +40,7 @@ __all__ = ["ABOUT", "COMMAND", "TITLE", "figure", "main", "tables"]
 PART = "fuzz"
 TITLE = "Fuzzing"
 COMMAND = "python -m benchmarks.fuzz --runs 200000 --commands 300 --record"
-SLICE = "python -m benchmarks.fuzz fixtures --runs 1000"
+SLICE = "python -m benchmarks.fuzz fixtures --runs 500"
 ABOUT = """\
 Small pieces of real kernels are changed at random and go through the whole pipeline and an output format. A run fails when
 anything crashes, hangs or takes ten times as long as its kernel did, when a report is malformed, or when text that the

@@ -54,7 +54,7 @@ __all__ = [
 PART = "surfaces"
 TITLE = "Fuzzing of everything else that is read"
 COMMAND = "python -m benchmarks.fuzz.surfaces --runs 100000 --record"
-SLICE = "python -m benchmarks.fuzz.surfaces --runs 100"
+SLICE = "python -m benchmarks.fuzz.surfaces --runs 50"
 ABOUT = """\
 What tclint reads besides kernels is changed at random and read in one process. A run fails when anything but the error for
 users leaves a reader, when memory or time run out, when a container is read without a module and without an error, or when
