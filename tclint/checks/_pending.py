@@ -80,8 +80,9 @@ class PendingReason(NamedTuple):
         if age >= 0 and reason.wait is None:
             waits = groups.model.waits(groups.group)
             skipped = avoided(groups.model, path, waits)
-            explained = skipped or _late(groups.model, path.end, waits)
-            reason = reason._replace(steps=(*reason.steps, *explained))
+            late = () if skipped else _late(groups.model, path.end, waits)
+            moved = "move the wait that comes too late here, or " if late else ""
+            reason = reason._replace(steps=(*reason.steps, *skipped, *late), remedy=moved + reason.remedy)
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, equivalent))
 
 

@@ -136,7 +136,7 @@ def _exchange_hit(found: ShapedConflict, count: int) -> Hit:
         "no barrier orders the two",
         steps=tuple(steps),
         count=count,
-        help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        help="add a barrier that both warps execute (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         condition=condition,
         confidence=Confidence.MEDIUM if condition else None,

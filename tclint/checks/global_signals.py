@@ -120,7 +120,7 @@ def _unacquired(
             *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),
         ),
-        help="give the word a scope on both sides that includes both threads"
+        help="use a scope that includes both threads, on both sides"
         if narrow and set_narrowly
         else f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
         f"scope {'before and ' if alone else ''}after {'the loop' if seen.waits else 'it'}",

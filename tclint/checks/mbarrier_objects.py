@@ -73,7 +73,7 @@ def _uninitialised(known: MbarrierObjects) -> Iterator[Hit]:
     every = frozenset().union(*(named for named in made if named is not None))
     for what, sites in grouped(_lacking(known, bool(every))).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
-        why = "the kernel contains no mbarrier.init" if what is None else "no mbarrier.init names it"
+        why = "the kernel contains no mbarrier.init" if what is None else "no mbarrier.init initialises it"
         others = (Mark(i, "initialises another mbarrier") for i in known.neighbours(what)[:2])
         yield MB009.hit(
             site=sites[0],
@@ -171,7 +171,7 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
             "is not initialised yet: its mbarrier.init follows the use"
             if makers
             else "is never initialised: "
-            + ("only other CTAs execute its mbarrier.init" if apart else "no mbarrier.init names it")
+            + ("only other CTAs execute its mbarrier.init" if apart else "no mbarrier.init initialises it")
         ),
         steps=(
             Mark(

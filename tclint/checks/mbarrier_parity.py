@@ -92,7 +92,7 @@ def _hit(model: KernelModel, ring: Ring, wait: int, arrivals: list[int], head: i
     return MB007.hit(
         site=wait,
         message=f"{model.name(wait)} waits for parity {parity} in every iteration, while each iteration completes a phase: "
-        f"{then} returns at once, or waits for the phase after the next",
+        f"{then} may return before the phase of its iteration completes, or wait for a later one",
         steps=(
             Mark(
                 arrivals[0],

@@ -239,7 +239,7 @@ def _too_few(
             Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival"),
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase"
-        + (", or let the threads arrive that skip it" if skipped else ""),
+        + (", or let the threads that skip the arrival arrive, too" if skipped else ""),
         fixes=_counted(stage, bounds),
         about=frozenset(stage.inits),
         confidence=confidence,

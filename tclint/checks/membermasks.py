@@ -437,7 +437,7 @@ def _excluded(model: KernelModel, sites: list[int], mask: int, outside: int) -> 
         message=f"{opcode} is executed by {threads}, which its membermask 0x{mask:x} excludes",
         fixes=_masked(model, sites, ALL_LANES) if all(_whole(model, site) for site in sites) else (),
         help="include every lane that executes it in the membermask, 0xffffffff for a whole warp, "
-        "or exclude the other lanes by a branch",
+        "or keep the other lanes out with a branch",
         count=len(sites),
         confidence=_confidence(model),
     )
@@ -456,7 +456,7 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arr
             Mark(i, "waits for lanes that cannot reach it"),
         ),
         fixes=_masked(model, sites, _lanes_of(arriving)),
-        help="execute it where all lanes of the mask converge, or include only the lanes that reach it in the mask",
+        help="execute it where all lanes of the mask converge; a mask of the lanes that reach it is right only if these need no others",
         count=len(sites),
         confidence=_confidence(model),
     )

@@ -400,7 +400,7 @@ def _hit(model: KernelModel, clash: _Clash, pairs: tuple[tuple[int, int], ...]) 
     operation, writer = called(model, use), called(model, write)
     return PR001.hit(
         site=use,
-        message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic "
+        message=f"{operation} reads, through the async proxy, shared memory that {writer} wrote through the generic "
         "proxy, and no proxy fence orders the two",
         steps=_steps(model, clash, f"{writer} writes it", f"{operation} reads it"),
         count=len({use for _, use in pairs}),
@@ -444,7 +444,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         complete = waits[-1] if waits else -1
         yield PR002.hit(
             site=clash.last.site,
-            message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
+            message=f"{operation} reads, through the async proxy, shared memory that cp.async wrote through the generic"
             " proxy, and no proxy fence orders the two",
             steps=_steps(model, clash, "cp.async starts to write it", f"{operation} reads it", complete),
             count=len({use for _, use in pairs}),
@@ -634,7 +634,7 @@ def _overwritten_hit(
     measured = _MEASURED if did == "read" and _refills(model, clash) else ""
     return PR004.hit(
         site=clash.last.site,
-        message=f"{operation} writes shared memory through the async proxy that {first} {did} through the generic"
+        message=f"{operation} writes, through the async proxy, shared memory that {first} {did} through the generic"
         f" proxy, and no proxy fence orders the two{measured}",
         steps=_steps(model, clash, f"{first} {does} it", f"{operation} starts to overwrite it"),
         count=len({use for _, use in pairs}),

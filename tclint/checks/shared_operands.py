@@ -119,9 +119,12 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
             if committed
             else "it was not committed"
         )
-        remedy = (
-            "commit it to an mbarrier and wait for that mbarrier (mbarrier.try_wait) before this instruction"
+        waited = (
+            "wait for the mbarrier of its commit"
+            if committed
+            else "commit it to an mbarrier and wait for that"
         )
+        remedy = f"{waited} (mbarrier.try_wait) before this instruction"
         hit = _hit(TC012, model, conflict, equivalent, name, PendingReason(why, remedy, (), None))
         yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in equivalent))
 

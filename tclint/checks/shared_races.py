@@ -123,7 +123,7 @@ def _hit(model: KernelModel, found: ShapedConflict) -> Hit:
                 role=of_warps(shaped, second.site),
             ),
         ),
-        help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        help="add a barrier that both warps execute (bar.sync, __syncthreads()) between the two",
         severity=Severity.ERROR if second.later else None,
         condition=condition,
         confidence=Confidence.MEDIUM if assumed or not model.function.threads else None,

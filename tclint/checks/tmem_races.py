@@ -72,7 +72,7 @@ def _hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
             )
         ),
         count=count,
-        help="add a barrier of both warps (bar.sync) between the two, after the tcgen05.wait of the first",
+        help="add a barrier that both warps execute (bar.sync) between the two, after the tcgen05.wait of the first",
         fixes=barrier_between(model, first.site, second.site),
         confidence=None if model.function.threads else Confidence.MEDIUM,
     )

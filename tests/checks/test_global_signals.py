@@ -442,7 +442,7 @@ def test_one_scope_that_both_sides_lack_is_one_finding() -> None:
         "writes the data, in another CTA",
         "sets the flag there, in the scope of its own CTA, too",
     ]
-    assert finding.help == "give the word a scope on both sides that includes both threads"
+    assert finding.help == "use a scope that includes both threads, on both sides"
 
 
 def test_a_counter_with_no_fence_on_either_side_is_one_finding_about_both() -> None:

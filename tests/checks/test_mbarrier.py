@@ -519,11 +519,11 @@ def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours()
         "none": (f"{SIGNAL}\n{ARRIVE}\n{WAIT}", "never initialised: the kernel contains no mbarrier.init"),
         "another": (
             f"{MAKE}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
-            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init initialises it",
         ),
         "after those that a loop initialises": (
             LOOP.format(2) + f"\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
-            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init initialises it",
         ),
         "one of those that a loop makes": (
             LOOP.format(3) + f"\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];",
@@ -531,7 +531,7 @@ def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours()
         ),
         "another ended": (
             f"{MAKE}\n{SIGNAL}\n{ARRIVE}\n{SIGNAL}\n@!%p0 mbarrier.inval.shared::cta.b64 [ring+8];",
-            "the mbarrier [ring+8], which is never initialised: no mbarrier.init names it",
+            "the mbarrier [ring+8], which is never initialised: no mbarrier.init initialises it",
         ),
         "twice": (f"{MAKE}\n{MAKE}\n{SIGNAL}\n{ARRIVE}", "it must be invalidated first"),
         "in a loop": (
@@ -653,11 +653,11 @@ on:
         "all are made": (rounds(f"{TWO}\n{THIRD}"), ""),
         "the last turn": (
             rounds(TWO),
-            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init initialises it",
         ),
         "by a division": (
             rounds(TWO, "div.u32 %r11, %r10, 3;\nmul.lo.u32 %r11, %r11, 3;\nsub.u32 %r11, %r10, %r11;"),
-            "the mbarrier [ring+16], which is never initialised: no mbarrier.init names it",
+            "the mbarrier [ring+16], which is never initialised: no mbarrier.init initialises it",
         ),
         "made when it is over": (
             rounds(TWO, later=f"{SIGNAL}\n{THIRD}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring+16];"),

@@ -106,7 +106,7 @@ def test_the_branch_at_which_the_missing_threads_skip_the_arrival() -> None:
     (finding,) = by_rule(report(body), "MB006")
     (skipped,) = [step for step in finding.steps if step.aside]
     assert (skipped.message, skipped.role) == ("skip the arrival", "warps 2-3")
-    assert finding.help.endswith(", or let the threads arrive that skip it")
+    assert finding.help.endswith(", or let the threads that skip the arrival arrive, too")
     # Here, 64 threads skip it, and 192 arrivals are missing.
     (finding,) = by_rule(report(body.replace("128;", "256;")), "MB006")
     assert not any(step.aside for step in finding.steps)
