@@ -32,6 +32,7 @@ from tclint.dataflow import Path
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import Barrier
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Phi
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["Pairs", "race_doubt", "warp_races"]
@@ -119,8 +120,9 @@ def _races(
     )
     if not (here and there) or _by_atomics(model, first.site, second.site):
         return False
-    if _paces_loop(since, first, second) or _paces_loop(since, second, first):
-        return False
+    for read, write in ((first, second), (second, first)):
+        if _paces_loop(since, read, write) or _is_compared(model, read, write):
+            return False
     if second.later and not _holds_data(model, first):
         return False
     if memory.selected(first) and memory.selected(second):
@@ -165,6 +167,29 @@ def _paces_loop(since: SinceBarrier, read: SharedAccess, count: SharedAccess) ->
     waits = {cfg.block_of[site] for site in since.ends if cfg.block_of[site] in cfg.rank}
     return all(test in paced or _is_deciding(model, test, paced) for test in tests) and not any(
         _is_deciding(model, test, waits) for test in tests
+    )
+
+
+def _is_compared(model: KernelModel, read: SharedAccess, swap: SharedAccess) -> bool:
+    """Whether a plain *read* is of what a compare-and-swap of the same word expects, and of nothing else.
+
+    Where another thread has written meanwhile, memory does not hold what was read, and the swap stores nothing: the loop around
+    it tries again with what it returns.
+    """
+    if read.writes or read.address != swap.address or not plain(model, read.site):
+        return False
+    values, expected = model.values, model.value(swap.site, "compared")
+    if expected is None:
+        return False
+    held = {values.representative(values.after(r, read.site)) for r in model.instruction(read.site).writes}
+    work, seen = [values.representative(expected)], set[int]()
+    while work and not seen & held:
+        seen.add(value := work.pop())
+        if type(values.node(value)) is Phi:
+            work += {*map(values.representative, values.arguments(value))} - seen
+    return bool(seen & held) and all(
+        user == swap.site or (guarded and model.instruction(user).flow)
+        for user, guarded in model.transitive_users(read.site)
     )
 
 

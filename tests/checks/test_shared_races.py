@@ -1759,3 +1759,33 @@ def test_a_barrier_that_a_sum_by_halves_lacks(first: str, after: str, threads: i
     races = [f.message for f in lint(module(text, header=HEADER)).findings if f.rule.id == "SM001"]
     assert len(races) == (threads is not None)
     assert threads in (None, 32) or f"if the CTA has more than {threads} threads" in races[0]
+
+
+SWAP = """ld.shared.u32 %r6, [tile];
+again:
+add.u32 %r7, %r6, %r0;
+atom.shared.cas.b32 %r8, [tile], %r6, %r7;
+setp.ne.u32 %p5, %r8, %r6;
+mov.u32 %r6, %r8;
+@%p5 bra again;
+bar.sync 0;"""
+"""An addition that hardware lacks, as the CUDA C++ guide has it: what a swap expects is read as any other data are."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("", "", False),
+        ("mov.u32 %r6, %r8;\n@%p5 bra again;\n", "", False),  # once, without a loop
+        ("[tile], %r6, %r7", "[tile], 0, %r7", True),  # what was read is added, whatever memory holds
+        ("again:", "st.shared.u32 [%r3+1024], %r6;\nagain:", True),
+        ("atom.shared.cas.b32 %r8, [tile], %r6, %r7", "atom.shared.exch.b32 %r8, [tile], %r7", True),
+    ],
+)
+def test_what_a_swap_expects_may_be_out_of_date(old: str, new: str, wrong: bool) -> None:
+    assert old in SWAP
+    body = SWAP.replace(old, new, 1)
+    text = module(
+        kernel(f"{START}\n{body}\nst.global.u32 [%rd1], %r0;\nret;", directives=".maxntid 256"), header=HEADER
+    )
+    assert bool([f for f in lint(text).findings if f.rule.id == "SM001"]) == wrong

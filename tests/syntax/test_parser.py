@@ -199,7 +199,11 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         ),
         ("version 8.0\n.target sm_90", "version", "unknown directive `version`; did you mean `.version`?"),
         (".entry k(.param .u64 p .param .u64 q) { ret; }", "", "expected `,` after `.param .u64 p`"),
-        (".entry k(.param .u64 p,\n.loc 1 2 3\n.param .u64 q) { ret; }", ".loc 1 2 3", "unexpected `.loc 1 2 3`"),
+        (
+            ".entry k(.param .u64 p,\n.loc 1 2 3\n.param .u64 q) { ret; }",
+            ".loc 1 2 3",
+            "unexpected `.loc 1 2 3`",
+        ),
         (".entry k() { ret\nL: bra L; }", "", "expected `;` after `ret`"),
         (".entry k() { ret\nadd.u32 %r1, %r2, %r3; }", "", "expected `;` after `ret`"),
         (
