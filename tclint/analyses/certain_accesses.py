@@ -367,15 +367,16 @@ class CertainAccesses:
         return self.values.exact_slices(self.values.minus(access.address, base))
 
     def _room(self, access: SharedAccess) -> int | None:
-        """A usual size of CTAs for which all accesses but *access* have room, which has room for an odd number of threads.
+        """A usual size of CTAs for which all accesses but *access* have room, which has room for a part of the last warp.
 
-        None if there is no such size: CTAs consist of whole warps, so an odd number is nothing that a kernel is made for.
+        None if there is no such size. Whole warps that are outside show that the kernel is made for fewer threads, of which
+        each has room.
         """
         own = self._capacities.get((access.site, access.address))
         others = [n for key, n in self._capacities.items() if key != (access.site, access.address)]
         least = min(others, default=0)
         usual = least >= 2 * WARP and least.bit_count() == 1
-        return least if own is not None and own < least and own % WARP and usual else None
+        return least if own is not None and least - WARP < own < least and usual else None
 
     @cached_property
     def _capacities(self) -> dict[tuple[int, int], int]:

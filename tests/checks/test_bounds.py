@@ -350,3 +350,15 @@ def test_a_recorded_launch_states_its_sizes(threads: int, number: int, shared: i
     assert not list(outside(KernelModel(made.functions[0], made)))
     found = list(outside(KernelModel(made.functions[0], made, recorded=launch)))
     assert [hit.severity for hit in found] == [None] * wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "outside"), [(128, False), (127, True), (97, True), (96, False), (68, False), (33, False)]
+)
+def test_another_array_has_room_for_some_warps_fewer(words: int, outside: bool) -> None:
+    """A kernel that does not state its size is not made for 128 threads if the last of four warps has no room at all."""
+    body = f".shared .align 16 .b8 less[{4 * words}];\nst.shared.u32 [%r3], %r8;\nmov.u32 %r4, less;\n"
+    body += "add.u32 %r4, %r4, %r2;\nst.shared.u32 [%r4], %r8;"
+    found = messages(body, threads="")
+    assert bool(found) == outside
+    assert all("if the CTA has at least 128 threads" in message for message in found)
