@@ -178,17 +178,24 @@ def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     copy, read = race
     assert copy.mbarrier is not None
     last = read.waited.get(copy.mbarrier.address)
+    covering = "wait for the phase that the copy completes on its mbarrier"
+    if last is None:
+        why, remedy = (
+            "no wait for its mbarrier on this path",
+            f"{covering} (mbarrier.try_wait) before this instruction",
+        )
+    else:
+        why = "the last wait for its mbarrier is for another phase"
+        remedy = f"{covering}; flip the parity each time the stage is reused"
     return rule.hit(
         site=read.site,
-        message=f"{model.name(read.site)} reads shared memory that a bulk copy may still be writing: "
-        "no wait on this path is for the phase that the copy completes",
+        message=f"{model.name(read.site)} reads shared memory that a bulk copy may still be writing: {why}",
         steps=(
             _mark(model, copy, "starts to fill it"),
             *_waited(model, read, last, "waits for its mbarrier; this does not cover the copy"),
             _mark(model, read, "reads it"),
         ),
-        help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
-        + _relaxed_note(model),
+        help=remedy + _relaxed_note(model),
     )
 
 

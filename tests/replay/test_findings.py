@@ -115,7 +115,8 @@ def test_the_finding_about_one_arrival_too_many() -> None:
 
 def test_the_finding_about_a_stage_that_is_read_too_early() -> None:
     (hit,) = replayed(replay(pages.block("BK001", "parity_not_flipped")).model)
-    assert "reads shared memory that a bulk copy may still be writing" in hit.message
+    assert "may still be writing: the last wait for its mbarrier is for another phase" in hit.message
+    assert "flip the parity" in hit.help
     assert [(step.message, step.role) for step in hit.steps] == [
         ("starts to fill it", "lane 0 of warp 4"),
         ("waits for its mbarrier; this does not cover the copy", "warps 0-3"),
