@@ -113,7 +113,8 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     )
     for conflict, equivalent in _folded(model, conflicts):
         name = model.name(conflict.operation.site)
-        committed = any(status != ISSUED for _, status in conflict.path.state)
+        committed = sorted({status - 1 for _, status in conflict.path.state if status != ISSUED})
+        steps = tuple(Mark(commit, "committed here") for commit in committed[:1])
         why = (
             "it was committed, but with no intervening wait for the mbarrier"
             if committed
@@ -125,7 +126,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
             else "commit it to an mbarrier and wait for that"
         )
         remedy = f"{waited} (mbarrier.try_wait) before this instruction"
-        hit = _hit(TC012, model, conflict, equivalent, name, PendingReason(why, remedy, (), None))
+        hit = _hit(TC012, model, conflict, equivalent, name, PendingReason(why, remedy, steps, None))
         yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in equivalent))
 
 

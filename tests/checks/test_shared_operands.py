@@ -126,3 +126,13 @@ def test_tcgen05(case: str) -> None:
     agrees(
         module(kernel(f"{START}\n{DESCRIPTORS['and, or']}\n{TCGEN05[case]}\nret;"), header=BLACKWELL), "TC012"
     )
+
+
+@pytest.mark.parametrize(("case", "commits"), [("not waited for", ["committed here"]), ("not committed", [])])
+def test_the_commit_to_wait_for_is_shown(case: str, commits: list[str]) -> None:
+    text = module(kernel(f"{START}\n{DESCRIPTORS['and, or']}\n{TCGEN05[case]}\nret;"), header=BLACKWELL)
+    (finding,) = by_rule(lint(text), "TC012")
+    assert [s.message for s in finding.steps][1:-1] == commits
+    assert finding.help.startswith(
+        "wait for the mbarrier of its commit" if commits else "commit it to an mbarrier"
+    )
