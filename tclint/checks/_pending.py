@@ -81,7 +81,7 @@ class PendingReason(NamedTuple):
             waits = groups.model.waits(groups.group)
             skipped = avoided(groups.model, path, waits)
             late = () if skipped else _late(groups.model, path.end, waits)
-            moved = "move the wait that comes too late here, or " if late else ""
+            moved = "move the later wait up, or " if late else ""
             reason = reason._replace(steps=(*reason.steps, *skipped, *late), remedy=moved + reason.remedy)
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, equivalent))
 

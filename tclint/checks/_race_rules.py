@@ -6,7 +6,7 @@ from tclint.checks import RuleId
 from tclint.findings.rules import claims
 from tclint.isa.effects import NO_ENGINE, Engine
 
-__all__ = ["HAZARDS", "READERS_ARRIVE", "race_rule"]
+__all__ = ["AWAIT", "AWAIT_HERE", "HAZARDS", "READERS_ARRIVE", "UNWAITED", "race_rule"]
 
 _RACES = (
     "read-too-early", "source-overwritten", "tensor-memory", "tensor-memory-across-warps", "unordered", "unordered-operand",
@@ -26,3 +26,7 @@ def race_rule(kind: str, of: Engine = NO_ENGINE, otherwise: str = "") -> RuleId:
 
 READERS_ARRIVE = "let the readers arrive at an mbarrier when they have finished"
 """How other threads can observe reads that are complete when the next instruction of their thread runs."""
+UNWAITED = "no wait for its mbarrier on this path"
+"""Why a read of what a bulk copy writes comes too early."""
+AWAIT = "wait for the phase that the copy completes on its mbarrier"
+AWAIT_HERE = f"{AWAIT} (mbarrier.try_wait) before this instruction"

@@ -18,7 +18,7 @@ from tclint.checks._deadlocks import (
     parties,
     threads_in_words,
 )
-from tclint.checks._race_rules import READERS_ARRIVE, race_rule
+from tclint.checks._race_rules import AWAIT, AWAIT_HERE, READERS_ARRIVE, UNWAITED, race_rule
 from tclint.checks._wording import decided, times
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.isa.effects import BULK, TENSOR_MEMORY, Engine
@@ -178,15 +178,11 @@ def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     copy, read = race
     assert copy.mbarrier is not None
     last = read.waited.get(copy.mbarrier.address)
-    covering = "wait for the phase that the copy completes on its mbarrier"
     if last is None:
-        why, remedy = (
-            "no wait for its mbarrier on this path",
-            f"{covering} (mbarrier.try_wait) before this instruction",
-        )
+        why, remedy = UNWAITED, AWAIT_HERE
     else:
         why = "the last wait for its mbarrier is for another phase"
-        remedy = f"{covering}; flip the parity each time the stage is reused"
+        remedy = f"{AWAIT}; flip the parity each time the stage is reused"
     return rule.hit(
         site=read.site,
         message=f"{model.name(read.site)} reads shared memory that a bulk copy may still be writing: {why}",

@@ -17,6 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_what_skips, skips_for_launch
 from tclint.analyses.role_paths import dominated_by, whole_program
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._race_rules import AWAIT_HERE, UNWAITED
 from tclint.checks._wording import avoided
 from tclint.dataflow import Decision, Path
 from tclint.isa.effects import TRANSACTIONS
@@ -127,11 +128,7 @@ def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | Non
     copy = min(filled.extents)
     role = model.describe_threads(model.views.context_of(read.site).threads)
     if idle is None:
-        why = "no wait for its mbarrier on this path"
-        remedy = (
-            "wait for the phase that the copy completes on its mbarrier (mbarrier.try_wait) before this "
-            "instruction"
-        )
+        why, remedy = UNWAITED, AWAIT_HERE
     else:
         why = (
             "the first wait for its mbarrier is for parity 1, the phase before the first, and returns at once"

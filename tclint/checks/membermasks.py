@@ -456,7 +456,7 @@ def _awaited(model: KernelModel, lanes: _Lanes, sites: list[int], mask: int, arr
             Mark(i, "waits for lanes that cannot reach it"),
         ),
         fixes=_masked(model, sites, _lanes_of(arriving)),
-        help="execute it where all lanes of the mask converge; a mask of the lanes that reach it is right only if these need no others",
+        help="execute it where all lanes of the mask converge, or narrow the mask to the lanes that reach it if they need no others",
         count=len(sites),
         confidence=_confidence(model),
     )

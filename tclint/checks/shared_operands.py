@@ -115,18 +115,13 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         name = model.name(conflict.operation.site)
         committed = sorted({status - 1 for _, status in conflict.path.state if status != ISSUED})
         steps = tuple(Mark(commit, "committed here") for commit in committed[:1])
-        why = (
-            "it was committed, but with no intervening wait for the mbarrier"
-            if committed
-            else "it was not committed"
-        )
-        waited = (
-            "wait for the mbarrier of its commit"
-            if committed
-            else "commit it to an mbarrier and wait for that"
-        )
-        remedy = f"{waited} (mbarrier.try_wait) before this instruction"
-        hit = _hit(TC012, model, conflict, equivalent, name, PendingReason(why, remedy, steps, None))
+        if committed:
+            why = "it was committed, but with no intervening wait for the mbarrier"
+            remedy = "wait for the mbarrier of its commit"
+        else:
+            why, remedy = "it was not committed", "commit it to an mbarrier and wait for that"
+        reason = PendingReason(why, f"{remedy} (mbarrier.try_wait) before this instruction", steps, None)
+        hit = _hit(TC012, model, conflict, equivalent, name, reason)
         yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in equivalent))
 
 

@@ -97,7 +97,8 @@ class Assumption(Enum):
     """Loads of one address by one thread yield one value where nothing in the kernel stores to it."""
     THREADS = "threads"
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
-    states its shape nor reads %tid or %ntid in a second dimension, but to number the threads, the CTA has one."""
+    states its shape, nor bounds several dimensions by ``.maxntid``, nor reads %tid or %ntid in a second one, but to number
+    the threads, the CTA has one."""
     NO_ALIAS = "no-alias"
     """What different parameters, pointers or tensor maps, give access to does not overlap, and no tensor contains a tensor
     map."""

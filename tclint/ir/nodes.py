@@ -597,7 +597,7 @@ class Function:
         return self._product(".reqntid" if self.directives.get(".reqntid") else ".maxntid")
 
     @property
-    def bounded_sides(self) -> bool:
+    def bounds_several_dimensions(self) -> bool:
         """Whether ``.maxntid`` bounds several dimensions of the CTA (11.4.3), which then may have them."""
         return any(size != 1 for size in self.directives.get(".maxntid", ())[1:])
 

@@ -508,7 +508,8 @@ class Replay(ReplayAnswers):
             yield required, True
             return
         one_dimensional = self.model.values.one_dimensional
-        if bound and (one_dimensional or prod(bound[1:]) > 1):  # else it bounds the product of other sides
+        # One of a single dimension bounds the product of several where the kernel has them.
+        if bound and (one_dimensional or function.bounds_several_dimensions):
             yield bound, True
             if self.model.values.cta_size is not None and not self.model.sites(Resource.MBARRIER_INIT):
                 return  # threads that are absent excuse no deadlock

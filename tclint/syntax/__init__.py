@@ -588,7 +588,8 @@ def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
     if (
         node.parent is not None
         and node.parent.type == "parameter_list"
-        and [first.type for first in node.children[:1]] == ["parameter"]
+        and node.children
+        and node.children[0].type == "parameter"
     ):
         return SyntaxProblem(node.end_byte, node.end_byte, f"expected `,` after {_quote(text)}")
     if re.fullmatch(rb"<\s*>", text):

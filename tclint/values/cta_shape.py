@@ -130,7 +130,7 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
     shape = function.directives.get(".reqntid")
     if shape:
         return all(n == 1 for n in shape[1:])
-    if function.bounded_sides:
+    if function.bounds_several_dimensions:
         return False
     others = _readers(function, (*_SHAPE_REGISTERS, *_VECTORS))
     return not others or _only_linearised(function, defs, others)

@@ -30,7 +30,7 @@ __all__ = ["equated", "forced"]
 MAX_STEPS = 24
 """Operands of operands that are inverted."""
 MAX_TRIED = 500
-"""Inversions that are tried for one answer: as many paths as a power of two lead to operands that expressions share."""
+"""Inversions tried for one answer: exponentially many paths may lead to operands that expressions share."""
 
 
 def forced(trial: Trial, p: int, truth: bool, lane: int) -> Made | None:
@@ -49,19 +49,20 @@ class _Search:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self._tried = set[tuple[int, int, int]]()
+        """The questions asked: a predicate and its truth, or a value and its number, with the lane. No value is both."""
 
-    def _fails(self, asked: tuple[int, int, int], steps: int) -> bool:
-        """Whether a question need not be asked: it was, or too many were."""
+    def _is_idle(self, asked: tuple[int, int, int], steps: int) -> bool:
+        """Whether a question is not worth asking: it was asked before, or too many were, or it is too deep."""
         if steps == 0 or asked in self._tried or len(self._tried) >= MAX_TRIED:
             return True
         self._tried.add(asked)
         return False
 
     def forced(self, p: int, truth: bool, lane: int, steps: int) -> Made | None:
-        """As the function of this name, by so many *steps*."""
+        """As the function of this name, in at most so many *steps*."""
         trial = self.trial
         node = trial.values.node(p)
-        if self._fails((p, truth, lane), steps):
+        if self._is_idle((p, truth, lane), steps):
             return None
         if type(node) is Negation:
             return self.forced(node.operand, not truth, lane, steps - 1)
@@ -88,10 +89,10 @@ class _Search:
         return None
 
     def equated(self, value: int, number: int, lane: int, steps: int) -> Made | None:
-        """As the function of this name, by so many *steps*."""
+        """As the function of this name, in at most so many *steps*."""
         values, node = self.trial.values, self.trial.values.node(value)
         value = values.representative(value)
-        if self._fails((value, number, lane), steps):
+        if self._is_idle((value, number, lane), steps):
             return None
         if (type(node) is ParameterRead and node.size <= 4) or type(node) is SpecialRead:
             return _given(self.trial, value, node, number)

@@ -80,9 +80,10 @@ class Uniformity:
         self._phi_threads: dict[tuple[int, bool], int] = {}
         self._open = 0
         """The questions about phis that are being answered."""
-        self._logic: tuple[dict[tuple[int, bool], int], ...] = ({}, {})
-        """Conjunction or disjunction, truth -> the threads in which it may hold: once for all, and while a phi is open whose
-        threads are not yet known."""
+        self._logic_threads: dict[tuple[int, bool], int] = {}
+        """Conjunction or disjunction, truth -> the threads in which it may hold."""
+        self._provisional: dict[tuple[int, bool], int] = {}
+        """The same while a phi is open, whose threads are taken to be all."""
         self._levels: dict[int, UniformityScope] = {}
 
     def feasible_threads(self, p: Value, truth: bool) -> T.Threads:
@@ -96,14 +97,12 @@ class Uniformity:
         if type(node) is Negation:
             return self.feasible_threads(node.operand, not truth)
         if type(node) is Logic and node.name != "xor":
-            known = self._logic[bool(self._open)]
-            if (
-                p,
-                truth,
-            ) not in known:  # a tree of conjunctions that share operands has exponentially many paths
+            # Exponentially many paths lead to operands that conjunctions and disjunctions share.
+            known, key = self._provisional if self._open else self._logic_threads, (p, truth)
+            if key not in known:
                 left, right = (self.feasible_threads(q, truth) for q in node.operands)
-                known[p, truth] = left & right if (node.name == "and") == truth else left | right
-            return known[p, truth]
+                known[key] = left & right if (node.name == "and") == truth else left | right
+            return known[key]
         if type(node) is Phi:
             return self._may_join(p, truth, p)
         if type(node) is not Compare:
@@ -153,7 +152,7 @@ class Uniformity:
             self._phi_threads[key] = threads
             self._open -= 1
             if not self._open:
-                self._logic[True].clear()
+                self._provisional.clear()
         return self._phi_threads[key]
 
     def _same_comparison(self, compared: Compare, value: Value) -> Value | None:

@@ -87,7 +87,7 @@ class Convergence:
         self.assumed: set[Assumption] = set()
         self.of_index = _BY_INDEX if self.function.threads is not None else _BY_INDEX | {Assumption.SHAPE}
         """What a value that the index of the thread decides takes for granted."""
-        stated = self.function.threads is not None or not self.function.bounded_sides
+        stated = self.function.threads is not None or not self.function.bounds_several_dimensions
         self.by_index = stated and self.of_index <= self.assume
         """Whether the index of a thread may decide anything: not in a CTA of several dimensions of which only bounds are
         known."""

@@ -79,8 +79,8 @@ def test_the_finding_about_a_constant_parity() -> None:
     assert [step.role for step in finding.steps] == ["thread 0", "all threads"]
 
 
-TWICE = "if the loop runs twice, the second wait may return"
-ALWAYS = "from the second iteration on it may return"
+TWICE = "if the loop runs twice, the second wait may return before the phase of its iteration completes, or wait for a later one"
+ALWAYS = "from the second iteration on it may return before the phase of its iteration completes, or wait for a later one"
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,8 @@ def test_a_wait_that_is_executed_is_not_skipped() -> None:
 
 def test_a_wait_that_comes_too_late() -> None:
     assert aside(found("", WAIT)) == [("this wait comes too late", "")]
+    assert found("", WAIT).help.startswith("move the later wait up, or add ")
+    assert found("", "").help.startswith("add ")
     assert aside(found("", f"@%p1 bra END; {WAIT} END:")) == [("this wait comes too late", "")]
     assert aside(found(f"@%p1 bra DONE; {WAIT} DONE:", WAIT))[0][0] == "skips the wait when key == 7"
 
