@@ -100,7 +100,7 @@ class Assumption(Enum):
     states its shape, nor bounds several dimensions by ``.maxntid``, nor reads %tid or %ntid in a second one, but to number
     the threads, the CTA has one."""
     NO_ALIAS = "no-alias"
-    """What different parameters, pointers or tensor maps, give access to does not overlap, and no tensor contains a tensor
+    """What different pointers and tensor maps among the parameters give access to does not overlap, and no tensor contains a tensor
     map."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
@@ -121,7 +121,8 @@ class Assumption(Enum):
     FULL_CTA = "full-cta"
     """Without ``.reqntid``, the CTA has as many threads as ``.maxntid`` admits."""
     READ_ONLY = "read-only"
-    """No thread writes memory that ``ld.global.nc`` loads while the kernel runs (9.7.9.9)."""
+    """While the kernel runs, no thread writes memory that ``ld.global.nc`` loads (9.7.9.9), and no other grid what a weak load reads
+    that the kernel itself does not write."""
     ALLOCATED = "allocated"
     """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
     which it writes an address, and threads that do not allocate load it only after the allocation."""

@@ -19,13 +19,14 @@ from functools import cached_property
 
 from tclint.analyses.in_flight import Pending, State
 from tclint.analyses.model import KernelModel
+from tclint.analyses.pointers import Pointers
 from tclint.analyses.provenance import origin
 from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, GENERIC_COPIES, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
+from tclint.isa.effects import BULK, GENERIC_COPIES, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine, Order
 from tclint.sync.operations import OPEN
 from tclint.verdicts.checker import (
     TENSOR,
@@ -308,7 +309,7 @@ class Completion:
             return inside or any(p.site == need.operation for p in pending[block])
 
         if need.what == "result":
-            return self._is_read_only(need.use)
+            return self._is_read_only(need.use) or self._is_elsewhere(need)
         needed = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
         if need.what != "columns":
             needed = needed.union(*map(self.bytes.assumptions, (need.operation, need.use)))
@@ -337,6 +338,17 @@ class Completion:
             return False
         self.assumed.add(Assumption.READ_ONLY)
         return True
+
+    def _is_elsewhere(self, need: ProofObligation) -> bool:
+        """Whether an instruction does nothing but read global memory, by other pointers than the operation writes to."""
+        use = self.instructions[need.use]
+        if use.order is not Order.WEAK or any(access.writes for access in use.accesses):
+            return False  # another thread may take it for a sign that the result is there
+        if Assumption.NO_ALIAS not in self.assume:
+            return False
+        apart = self.model.fact(Pointers).sites_apart(need.operation, need.use)
+        self.assumed |= {Assumption.NO_ALIAS} if apart else set()
+        return apart
 
     @cached_property
     def _of_values(self) -> frozenset[Assumption] | None:

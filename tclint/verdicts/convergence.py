@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.pointers import Pointers
 from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
@@ -101,7 +102,7 @@ class Convergence:
             self.function,
             graph,
             UniformQuestions(
-                by_index, self.values.constant_operand, self._read_only, self._threads, self._partial_warp
+                by_index, self.values.constant_operand, self._unchanging, self._threads, self._partial_warp
             ),
             stable,
         )
@@ -281,12 +282,22 @@ class Convergence:
 
     # ------------------------------------------------------------ values
 
-    def _read_only(self, at: int) -> bool:
-        """Whether a load is from memory that no thread writes, if that may be assumed."""
+    def is_read_only(self, at: int) -> bool:
+        """Whether a load is said to be from memory that no thread writes, if that may be assumed."""
         match = self.model.instruction(at).match
         if match is None or not match.modes.read_only or Assumption.READ_ONLY not in self.assume:
             return False
         self.assumed.add(Assumption.READ_ONLY)
+        return True
+
+    def _unchanging(self, at: int) -> bool:
+        """Whether a load is from memory that no thread writes, by what it says or by what the kernel does, if that may be assumed."""
+        if self.is_read_only(at):
+            return True
+        needed = frozenset((Assumption.READ_ONLY, Assumption.NO_ALIAS))
+        if not needed <= self.assume or not self.model.fact(Pointers).unwritten(at):
+            return False
+        self.assumed |= needed
         return True
 
     def _threads(self) -> int | None:

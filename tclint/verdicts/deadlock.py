@@ -87,7 +87,7 @@ class Waits:
             for site, why in (*parties.crossed(of.needed, of.certificate), *parties.circular()):
                 self._open(span(self.function, site), why)
         graph, ask = self.uniform.of.graph, self.uniform.of.ask
-        for loop in observing_loops(self.function, graph, ask.read_only, ask.constant):
+        for loop in observing_loops(self.function, graph, self.uniform.is_read_only, ask.constant):
             why = "" if loop.by is None or self._completes(loop, graph) else self._observed(loop)
             if not loop.assumed <= self.uniform.assume:
                 why = "the counter of this loop may wrap"

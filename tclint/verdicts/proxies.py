@@ -13,6 +13,7 @@ from functools import cached_property
 
 from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
+from tclint.analyses.pointers import Pointers
 from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.dataflow.may import May
 from tclint.findings.spans import span
@@ -21,17 +22,6 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.values import thread_masks as T
 from tclint.values.addresses import EVER
-from tclint.values.nodes import (
-    AddressOf,
-    Allocated,
-    CollectiveResult,
-    Loaded,
-    ParameterRead,
-    Phi,
-    Select,
-    Sum,
-    Unmodelled,
-)
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import RelevantSites, path_assumptions
@@ -60,8 +50,6 @@ MAX_OPEN = 32
 _CONSTANT = (".param", ".const")
 _ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the comparison of two addresses takes for granted."""
-_POINTER = 8
-_MAX_DEPTH = 16
 """The nested phis and selects around a pointer."""
 
 _WHAT = {
@@ -264,76 +252,14 @@ class Proxies:
         )
 
     def _of_different_parameters(self, pair: ProxyPair, a: OperandAccess, b: OperandAccess) -> bool:
-        """Whether the addresses of two accesses to global memory derive from different parameters, and nothing leads from
-        one to the other: neither depends on a parameter from which the other derives."""
-        here, there = self._parameters(pair.operation, a), self._parameters(pair.use, b)
-        if not here or not there:
-            return False
-        read, its = self._read(pair.operation, a), self._read(pair.use, b)
-        return read is not None and its is not None and read.isdisjoint(there) and its.isdisjoint(here)
+        """Whether the addresses of two accesses to global memory derive from different pointers or tensor maps, and nothing leads
+        from one to the other."""
+        here, there = self._located(pair.operation, a), self._located(pair.use, b)
+        return here is not None and there is not None and self.model.fact(Pointers).apart(here, there)
 
-    def _read(self, site: int, access: OperandAccess) -> set[str] | None:
-        """All parameters on which an address depends; None if one is unknown, or a pointer is subtracted."""
-        role = None if access.operand else self.model.value(site, "tensormap")
-        address = self._address(site, access.operand) if role is None else role
-        found = set[str]()
-        for node in map(self.values.node, self.values.subexpressions(address)):
-            if type(node) is ParameterRead:
-                names = self._named(node.address)
-                if not names:
-                    return None
-                found |= names
-            elif type(node) is Sum and any(f < 0 and self._is_pointer(term) for term, f in node.terms):
-                return None
-        return found | self._parameters(site, access)
-
-    def _is_pointer(self, term: int) -> bool:
-        """Whether a term may be a pointer that is a parameter."""
-        node = self.values.node(term)
-        return type(node) is ParameterRead and node.size == _POINTER
-
-    def _parameters(self, site: int, access: OperandAccess) -> set[str]:
-        """The parameters from which an address may derive; empty if it may derive from anything else."""
-        if not access.operand:
-            described = self.model.value(site, "tensormap")
-            return set() if described is None else self._named(described)
-        return self._derived(self._address(site, access.operand))
-
-    def _named(self, described: int) -> set[str]:
-        """The parameter that is the tensor map at an address; empty if it is elsewhere."""
-        names = set[str]()
-        for term, factor in self.values.linear(described)[0]:
-            if factor != 1 or not self.model.space(term).startswith(".param"):
-                return set()
-            node = self.values.node(term)
-            assert type(node) is AddressOf
-            names.add(node.name)
-        return names
-
-    def _derived(self, address: int) -> set[str]:
-        return self._origins(address, frozenset()) - {""}
-
-    def _origins(self, value: int, within: frozenset[int]) -> set[str]:
-        """The parameters from which *value* may derive, but for the phis that it is an argument of."""
-        terms, _ = self.values.linear(value)
-        found, pointers = set[str](), 0
-        for term in (self.values.representative(t) for t, factor in terms if factor == 1):
-            node = self.values.node(term)
-            if type(node) is ParameterRead and node.size == _POINTER:
-                found |= self._named(node.address)
-                pointers += 1
-            elif isinstance(node, Phi | Select) and term not in within and len(within) < _MAX_DEPTH:
-                parts = node.arms if type(node) is Select else self.values.arguments(term)
-                inner = [self._origins(part, within | {term}) for part in parts]
-                if all(inner):
-                    found = found.union(*inner)
-                pointers += 1
-            elif term in within:
-                found.add("")
-                pointers += 1
-            elif isinstance(node, Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf):
-                return set()  # it may be a pointer
-        return found if pointers == 1 else set()
+    def _located(self, site: int, access: OperandAccess) -> int | None:
+        """The address of an access, or that of its tensor map."""
+        return self._address(site, access.operand) if access.operand else self.model.value(site, "tensormap")
 
     def _ranges_disjoint(
         self, pair: ProxyPair, a: OperandAccess, b: OperandAccess, unfenced: Sequence[State]

@@ -15,8 +15,8 @@ threads, are not considered.
 uniform, and in a CTA the addresses of variables, each CTA of a cluster having shared memory of its own; so is what is
 computed from uniform operands alone, and what depends on the index of the thread in its CTA alone and is the same for the
 threads of each group (:attr:`UniformQuestions.by_index`). A vote or a reduction of a whole warp is warp-uniform, and so is the value
-of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel runs is uniform like ``.const``
-memory, if that may be assumed (:attr:`UniformQuestions.read_only`). Shared memory is in the CTA where a certificate about its accesses
+of a lane that a warp-uniform index selects; what lanes exchange that is uniform in a wider group stays so. Memory that no thread
+writes while the kernel runs is uniform like ``.const`` memory, if that may be assumed (:attr:`UniformQuestions.read_only`). Shared memory is in the CTA where a certificate about its accesses
 proves that no thread may write what a load reads while others load it (:attr:`Uniform.stable`). Nothing that is read from other
 memory is uniform, whatever its address, and no elected lane, carry or result of a wait.
 """
@@ -325,8 +325,11 @@ class Uniform:
         if self.ask.partial_warp():
             return Level.NONE
         if match.form.effects.exchange is not Exchange.SHUFFLE:
-            return Level.WARP
+            return min(Level.WARP, self._operands(instruction, at, levels))
         width, lane = instruction.named("c"), instruction.named("b")
+        source = instruction.named("a")
+        if source is not None and (wider := self._operand(source, at, levels)) < Level.WARP:
+            return wider  # whichever lane is read
         whole = width is not None and self.ask.constant(width, at) == WARP - 1
         if not whole or match.shuffle != "idx" or lane is None:
             return Level.NONE

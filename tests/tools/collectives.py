@@ -26,6 +26,7 @@ mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r30], 0;
 ARRIVE = "barrier.cluster.arrive.aligned;"
 WAIT = "barrier.cluster.wait.aligned;"
 SIZE = ".reqntid 256"
+PARAMETERS = ".param .u64 pointer, .param .u32 number, .param .u64 other, .param .align 8 .b8 pair[16]"
 CONSTANTS = ".const .b32 constants[4];"
 EXITS = ".func leaves()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, %laneid;\nsetp.eq.s32 %p, %r, 0;\n@%p exit;\nret;\n}"
 RETURNS = (
@@ -38,7 +39,8 @@ CALLED = (
 
 
 def model_of(body: str, size: str = SIZE) -> KernelModel:
-    return last_kernel(CONSTANTS, EXITS, RETURNS, kernel(f"{START}\n{body}\nret;", directives=size))
+    made = kernel(f"{START}\n{body}\nret;", parameters=PARAMETERS, directives=size)
+    return last_kernel(CONSTANTS, EXITS, RETURNS, made)
 
 
 def convergence(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:
@@ -56,7 +58,10 @@ def loop(bound: str, body: str, step: str = "1") -> str:
     return f"mov.b32 %r10, 0;\ntop:\nsetp.ge.s32 %p1, %r10, {bound};\n@%p1 bra done;\n{body}\nadd.s32 %r10, %r10, {step};\nbra top;\ndone:"  # fmt: skip
 
 
-DATA = "ld.global.b32 %r11, [%rd1];"
+DATA = "ld.volatile.global.b32 %r11, [%rd1];"
+"""A word of memory that others may write at any time."""
+INPUT = "ld.global.b32 %r11, [%rd1];"
+"""A word of memory that nothing in the kernel writes."""
 PARAMETER = "setp.eq.s32 %p1, %r9, 0;"
 WARP = "setp.ne.s32 %p1, %r2, 1;"
 WARPGROUP = "setp.ne.s32 %p1, %r3, 1;"

@@ -13,6 +13,7 @@ from tclint.verdicts.uses import events
 from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 
 SHARED = ".extern .shared .align 128 .b8 smem[];"
+PARAMETERS = ".param .u64 pointer, .param .u32 number, .param .align 64 .b8 map[128], .param .u64 other"
 START = """ld.param.u64 %rd1, [pointer];
 ld.param.u64 %rd2, [pointer];
 ld.param.u32 %r9, [number];
@@ -39,7 +40,7 @@ def read(depth: int = 0) -> str:
 
 
 def bulk(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
-    model = last_kernel(SHARED, CALLEE, kernel(f"{START}\n{body}\nret;"))
+    model = last_kernel(SHARED, CALLEE, kernel(f"{START}\n{body}\nret;", parameters=PARAMETERS))
     (found,) = verdicts(model, assume=assume, only=[HazardClass.BULK])
     return found
 
@@ -233,6 +234,23 @@ def test_a_wait_for_the_async_proxy_alone_does_not_order_a_load() -> None:
     )
     (found,) = verdicts(analysed(text), only=[HazardClass.BULK])
     assert found.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("copy", [COPY, REDUCE, TENSOR.replace("[%rd1", "[map")])
+def test_another_pointer_does_not_give_access_to_a_result(copy: str) -> None:
+    pending = f"{copy}\n{COMMIT}\n{read()}\n"
+    for use in (READ.replace("%rd1", "%rd7"), "ld.b32 %r10, [%rd7+4];"):
+        body = f"ld.param.u64 %rd7, [other];\n{pending}{use}"
+        found = bulk(body)
+        assert found.status is Status.PROVED, found.reasons
+        assert Assumption.NO_ALIAS in found.assumptions
+        assert bulk(body, frozenset(Assumption) - {Assumption.NO_ALIAS}).status is Status.UNKNOWN
+        assert (
+            bulk(f"{pending}ld.param.u64 %rd6, [other];\nld.global.u64 %rd7, [%rd6];\n{use}").status
+            is Status.UNKNOWN
+        )
+        again = body.replace("[other]", "[pointer]").replace("[map", "[%rd1")
+        assert bulk(again).status is Status.UNKNOWN
 
 
 def test_read_only_memory_does_not_hold_a_result() -> None:

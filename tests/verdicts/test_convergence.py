@@ -20,6 +20,7 @@ from tests.tools.collectives import (
     DATA,
     ELECTED,
     FENCE,
+    INPUT,
     LANE,
     LOADED,
     MMA,
@@ -65,10 +66,25 @@ PROVED = {
     "a divergent branch to an abort": f"{LANE}\n@!%p1 bra on;\nst.global.b32 [%rd1], %r1;\ntrap;\non:\n{BARRIER}",
     "the whole CTA is counted": "bar.sync 1, 256;",
     "a cluster": f"{ARRIVE}\n{WAIT}\n{ARRIVE}\n{WAIT}",
-    "memory that is read only": branch(LOADED.replace("ld.global", "ld.global.nc"), BARRIER),
+    "memory that is read only": branch(LOADED.replace("volatile.global", "global.nc"), BARRIER),
     "a constant in memory": "ld.const.b32 %r11, [constants];\n"
     + branch("setp.eq.s32 %p1, %r11, 0;", BARRIER),
 }
+OTHER = "ld.param.b64 %rd2, [other];\n"
+BUFFER = ".shared .align 16 .b8 buffer[64];\n"
+READ = f"{INPUT}\nsetp.eq.s32 %p1, %r11, 0;"
+WROTE = {
+    "its first word": "st.global.b32 [%rd1], %r1;",
+    "a word that the lane chooses": "mad.wide.u32 %rd5, %r4, 4, %rd1;\nst.global.b32 [%rd5], %r1;",
+    "by an atomic operation": "atom.global.add.u32 %r13, [%rd1+64], 1;",
+    "by a reduction": "red.global.add.u32 [%rd1], 1;",
+    "by a generic address": "mov.b64 %rd5, %rd1;\nst.b32 [%rd5+4], %r1;",
+    "by a pointer from memory": f"{OTHER}ld.global.b64 %rd5, [%rd2];\nst.global.b32 [%rd5], %r1;",
+    "by a distance of pointers": f"{OTHER}sub.s64 %rd5, %rd1, %rd2;\nadd.s64 %rd5, %rd5, %rd2;\nst.global.b32 [%rd5], %r1;",
+    "by a bulk copy": f"{BUFFER}cp.async.bulk.global.shared::cta.bulk_group [%rd1], [buffer], 16;",
+    "in a function": "call leaves;",
+}
+"""What may write the memory of an input, after it has been read or before."""
 GUARD = "setp.gt.s32 %p2, %r9, 5;\n"
 """A predicate of a parameter, under which a register is written."""
 WRITTEN = {
@@ -104,7 +120,7 @@ UNKNOWN = {
     "one warpgroup, for the CTA": branch(WARPGROUP, BARRIER),
     "loaded from one address": branch(LOADED, MMA),
     "loaded from an address of the lane": (
-        "mad.wide.u32 %rd1, %r4, 4, %rd1;\n" + branch(LOADED.replace("ld.global", "ld.global.nc"), MMA)
+        "mad.wide.u32 %rd1, %r4, 4, %rd1;\n" + branch(LOADED.replace("volatile.global", "global.nc"), MMA)
     ),
     "a vote, for the CTA": branch(VOTED, BARRIER),
     "a vote of some lanes": branch(VOTED.replace("-1", "0xffff"), MMA),
@@ -177,6 +193,54 @@ def test_collective_instructions_under_uniform_conditions_are_proved(name: str) 
     found = convergence(PROVED[name])
     assert found.status is Status.PROVED, found.reasons
     assert found.obligations
+
+
+def test_what_the_kernel_does_not_write_is_the_same_in_all_threads() -> None:
+    needed = {Assumption.READ_ONLY, Assumption.NO_ALIAS}
+    for elsewhere in ("", f"\n{OTHER}st.global.b32 [%rd2], %r1;", f"\n{BUFFER}st.shared.b32 [buffer], %r1;"):
+        body = branch(READ, BARRIER) + elsewhere
+        found = convergence(body)
+        assert found.status is Status.PROVED, (elsewhere, found.reasons)
+        assert needed <= set(found.assumptions)
+        for each in needed:
+            assert convergence(body, ALL - {each}).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", WROTE)
+def test_what_the_kernel_may_write_may_differ_between_threads(name: str) -> None:
+    for body in (f"{branch(READ, BARRIER)}\n{WROTE[name]}", f"{WROTE[name]}\n{branch(READ, BARRIER)}"):
+        assert any("depends on memory" in reason.what for reason in convergence(body).reasons)
+
+
+def test_what_a_grid_before_this_one_may_still_write_may_differ_between_threads() -> None:
+    wait = "griddepcontrol.wait;"
+    assert convergence(f"{wait}\n{branch(READ, BARRIER)}").status is Status.PROVED
+    assert convergence(f"{branch(READ, BARRIER)}\n{wait}").status is Status.UNKNOWN
+    assert convergence(f"{WARP}\n@%p1 {wait}\n{branch(READ, BARRIER)}").status is Status.UNKNOWN
+
+
+def test_pointers_of_one_parameter_are_distinguished_by_their_offset() -> None:
+    at = "ld.param.b64 %rd5, [pair+{}];\n"
+    for offset, status in ((0, Status.UNKNOWN), (8, Status.PROVED)):
+        body = at.format(0) + branch(READ.replace("%rd1", "%rd5"), BARRIER)
+        body += "\n" + at.format(offset) + "st.global.b32 [%rd5], %r1;"
+        assert convergence(body).status is status
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "shfl.sync.idx.b32 %r12, %r9, %r4, 31, -1;",
+        "shfl.sync.up.b32 %r12, %r9, 1, 0, -1;",
+        "vote.sync.ballot.b32 %r12, %p8, -1;",
+        "redux.sync.add.u32 %r12, %r9, -1;",
+    ],
+)
+def test_what_lanes_exchange_that_all_threads_share_is_shared(exchange: str) -> None:
+    body = "setp.eq.s32 %p8, %r9, 0;\n" + branch(exchange + "\nsetp.eq.s32 %p1, %r12, 0;", BARRIER)
+    assert convergence(body).status is Status.PROVED
+    assert convergence(body.replace("%r9", "%r4")).status is Status.UNKNOWN
+    assert convergence(body.replace("-1;", "0xffff;")).status is Status.UNKNOWN
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -20,7 +20,7 @@ add.s32 %r5, %r4, %r3;
 and.b32 %r6, %r1, 31;
 setp.eq.s32 %p1, %r6, 0;
 setp.eq.s32 %p2, %r9, 0;
-ld.global.b32 %r20, [%rd1];
+ld.volatile.global.b32 %r20, [%rd1];
 mov.b32 %f1, %r20;"""
 
 

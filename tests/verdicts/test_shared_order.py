@@ -257,7 +257,7 @@ UNKNOWN = {
         f"ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\n{STORE}\n{skipped('%p6', BARRIER)}\n{OTHER}"
     ),
     "a barrier in a loop of loaded data": (
-        f"ld.global.b32 %r40, [%rd1];\n{loop(f'{STORE}{BARRIER}{OTHER}{BARRIER}', '%r40')}"
+        f"ld.volatile.global.b32 %r40, [%rd1];\n{loop(f'{STORE}{BARRIER}{OTHER}{BARRIER}', '%r40')}"
     ),
     "a barrier of half the CTA": f"{STORE}\nbar.sync 0, 64;\n{OTHER}",
     "an arrival": f"{STORE}\nbar.arrive 0, 128;\n{OTHER}",
@@ -395,7 +395,7 @@ UNKNOWN = {
         f"mov.b32 %r11, 0;\n{skipped('%p1', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
     ),
     "a value selected by loaded data": (
-        f"ld.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\nmov.b32 %r11, 0;\n{skipped('%p6', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+        f"ld.volatile.global.b32 %r40, [%rd1];\nsetp.eq.s32 %p6, %r40, 0;\nmov.b32 %r11, 0;\n{skipped('%p6', 'mov.b32 %r11, 4;')}\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
     ),
     "the warp that moves": "mov.u32 %r11, %warpid;\nshl.b32 %r11, %r11, 2;\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;",
     "the dynamic memory and a static variable": f"{STORE}\nadd.s32 %r11, %r4, 8192;\nst.shared.b32 [%r11], %r9;\nst.shared.b32 [dynamic], %r9;",
