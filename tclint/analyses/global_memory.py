@@ -32,6 +32,7 @@ __all__ = [
     "Source",
     "addressed",
     "depends_on",
+    "from_driver",
     "global_operands",
     "origins",
     "sources",
@@ -107,11 +108,11 @@ def _base(model: Kernel, term: int, size: int) -> int | None:
     node = model.values.node(term)
     if type(node) is ParameterRead and node.size == size:
         return node.address
-    known = model.space(term).startswith((".global", ".param")) or _from_driver(model.values, term)
+    known = model.space(term).startswith((".global", ".param")) or from_driver(model.values, term)
     return term if known else None
 
 
-def _from_driver(values: Values, term: int) -> bool:
+def from_driver(values: Values, term: int) -> bool:
     """Whether *term* is composed of special registers in which the driver passes a pointer, and of constants."""
     if type(values.node(term)) not in COMPUTED:
         return False

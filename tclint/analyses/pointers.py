@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from tclint.analyses.global_memory import from_driver
 from tclint.dataflow.kernel import Kernel
 from tclint.isa.accesses import StateSpace, Via
 from tclint.isa.effects import Barrier, Order
@@ -26,6 +27,7 @@ from tclint.values.nodes import (
 __all__ = ["Pointer", "Pointers"]
 
 _BYTES = 8
+_ELSEWHERE = ("param", "const", "local")
 _MAX_DEPTH = 16
 Pointer = tuple[str, int]
 """A parameter, and the offset in it of a pointer or a tensor map, in bytes."""
@@ -71,6 +73,21 @@ class Pointers:
         """Whether two addresses derive from different pointers, and neither depends on a pointer from which the other derives."""
         return _apart(self._pair(address), self._pair(other))
 
+    def outside_shared(self, site: int) -> bool:
+        """Whether the generic addresses of an instruction are no addresses of shared memory: they derive from pointers that the kernel
+        gets, as parameters or in memory that it does not write."""
+        every = [
+            access for access in self.model.instruction(site).accesses if access.space is StateSpace.GENERIC
+        ]
+        addresses = [self.model.named_value(site, access.operand) for access in every]
+        return all(
+            address is not None
+            and bool(
+                self._origins(address, frozenset(), loaded=True) or self._space(address)[1:] in _ELSEWHERE
+            )
+            for address in addresses
+        )
+
     def sites_apart(self, write: int, other: int) -> bool:
         """Whether an instruction writes no global memory that another one accesses, unless different pointers give access to the
         same."""
@@ -96,8 +113,11 @@ class Pointers:
         node = self.values.node(term)
         return type(node) is ParameterRead and node.size == _BYTES
 
-    def _origins(self, value: int, within: frozenset[int]) -> set[Pointer | None]:
-        """The pointers from which *value* may derive; None among them for the phis that it is an argument of."""
+    def _origins(self, value: int, within: frozenset[int], *, loaded: bool = False) -> set[Pointer | None]:
+        """The pointers from which *value* may derive; None among them for the phis that it is an argument of.
+
+        With *loaded*, what is loaded from memory that the kernel does not write is one as well, named by its load.
+        """
         terms, _ = self.values.linear(value)
         found, pointers = set[Pointer | None](), 0
         for term in (self.values.representative(t) for t, factor in terms if factor == 1):
@@ -110,16 +130,27 @@ class Pointers:
                 pointers += 1
             elif isinstance(node, Phi | Select) and term not in within and len(within) < _MAX_DEPTH:
                 parts = node.arms if type(node) is Select else self.values.arguments(term)
-                inner = [self._origins(part, within | {term}) for part in parts]
+                inner = [self._origins(part, within | {term}, loaded=loaded) for part in parts]
                 if all(inner):
                     found = found.union(*inner)
                 pointers += 1
             elif term in within:
                 found.add(None)
                 pointers += 1
+            elif loaded and self._is_given(term):
+                found.add(("", term))
+                pointers += 1
             elif isinstance(node, Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf):
                 return set()  # it may be a pointer
         return found if pointers == 1 else set()
+
+    def _is_given(self, term: int) -> bool:
+        """Whether a term is a pointer in memory that the kernel does not write, or the one that the driver gives (10.27)."""
+        node = self.values.node(term)
+        if type(node) is Loaded:
+            match = self.model.instruction(node.site).match
+            return self.unwritten(node.site) or (match is not None and match.modes.read_only)
+        return from_driver(self.values, term)
 
     def _reads_alone(self, load: int) -> bool:
         instruction = self.model.instruction(load)
@@ -160,8 +191,12 @@ class Pointers:
 
     def _is_elsewhere(self, address: int) -> bool:
         """Whether a generic address is one of a variable that is not in global memory."""
-        spaces = [self.model.space(term) for term, factor in self.values.linear(address)[0] if factor == 1]
-        return any(space.startswith((".shared", ".local")) for space in spaces)
+        return self._space(address).startswith((".shared", ".local"))
+
+    def _space(self, address: int) -> str:
+        """The state space of the one variable whose address is in a sum; "" if there is none, or several."""
+        spaces = [space for term, _ in self.values.linear(address)[0] if (space := self.model.space(term))]
+        return spaces[0] if len(spaces) == 1 else ""
 
 
 def _apart(mine: Pair | None, other: Pair | None) -> bool:

@@ -100,8 +100,8 @@ class Assumption(Enum):
     states its shape, nor bounds several dimensions by ``.maxntid``, nor reads %tid or %ntid in a second one, but to number
     the threads, the CTA has one."""
     NO_ALIAS = "no-alias"
-    """What different pointers and tensor maps among the parameters give access to does not overlap, and no tensor contains a tensor
-    map."""
+    """What different pointers and tensor maps among the parameters give access to does not overlap, no tensor contains a tensor
+    map, and no pointer that the kernel is given leads to shared memory."""
     RECONVERGENCE = "reconvergence"
     """The threads of a warp that diverge at a branch reconverge at its immediate post-dominator."""
     ELECT = "elect"

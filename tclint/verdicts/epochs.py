@@ -251,6 +251,8 @@ class OrderQuestions(NamedTuple):
     defined: Callable[[int], tuple[int, int]]
     """The block of a counter, which is a phi, and the register that it is the value of."""
     phases: PhaseQuestions = NO_PHASES
+    outside: frozenset[int] = frozenset()
+    """The instructions whose generic addresses are not in shared memory."""
 
 
 @dataclass(frozen=True)
@@ -452,7 +454,7 @@ class Walk:
         self.order = sorted(graph.reached((0,)))
         sites = [i for b in self.order for i in graph.blocks[b]]
         self.transfer = Strict(function, space.groups, sites, sources=True)
-        found = ((i, space.access(i, self.instructions[i])) for i in sites)
+        found = ((i, space.access(i, self.instructions[i])) for i in sites if i not in questions.outside)
         self.accesses: dict[int, MemoryAccess] = {i: each for i, each in found if each is not None}
         """The reachable accesses, by instruction."""
         self._by_proxies = any(each.tracked or each.fenced for each in self.accesses.values())
@@ -829,9 +831,8 @@ def _check_entries(walk: Walk) -> None:
         last = graph.blocks[b][-1]
         epoch = walk.through(b, certificate.entry[b])
         for i in graph.blocks[b]:
-            if why := walk.space.foreign(walk.instructions[i]) or untracked(
-                walk.space, i, walk.instructions[i], walk.meetings.passed
-            ):
+            foreign = "" if i in walk.ask.outside else walk.space.foreign(walk.instructions[i])
+            if why := foreign or untracked(walk.space, i, walk.instructions[i], walk.meetings.passed):
                 raise Refused(i, why)
         for target, since, reached in walk.leaving(b, epoch):
             _check_entry(last, certificate.entry[target].get(since), reached)

@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import ClassVar
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.pointers import Pointers
 from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
+from tclint.isa.accesses import StateSpace
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Logic, Negation
 from tclint.verdicts.across_threads import AcrossThreads
@@ -174,7 +176,7 @@ class SharedOrder:
             self.assumed |= self.uniform.of_index
         for site in self.sites:
             instruction = self.function.instructions[site]
-            why = self.space.foreign(instruction)
+            why = "" if site in self.outside else self.space.foreign(instruction)
             if not why and (why := untracked(self.space, site, instruction, self._phases.events)):
                 limit = self.tracked.limit(site)
                 why += limit and f"; {limit}"
@@ -220,7 +222,8 @@ class SharedOrder:
 
     @cached_property
     def _accesses(self) -> list[MemoryAccess]:
-        found = (self.space.access(site, self.function.instructions[site]) for site in self.sites)
+        sites = (site for site in self.sites if site not in self.outside)
+        found = (self.space.access(site, self.function.instructions[site]) for site in sites)
         return [each for each in found if each is not None]
 
     def _together(self, of: MemoryAccess) -> bool:
@@ -405,7 +408,22 @@ class SharedOrder:
             self.across.counting.after,
             self._defined,
             self._phases,
+            self.outside,
         )
+
+    @cached_property
+    def outside(self) -> frozenset[int]:
+        """The instructions whose generic addresses are not in shared memory, if that may be assumed."""
+        needed = {Assumption.NO_ALIAS, Assumption.READ_ONLY}
+        if not needed <= self.assume:
+            return frozenset()
+        pointers, generic = self.model.fact(Pointers), StateSpace.GENERIC
+        sites = (
+            i for i in self.sites if any(a.space is generic for a in self.function.instructions[i].accesses)
+        )
+        found = frozenset(filter(pointers.outside_shared, sites))
+        self.assumed |= needed if found else set()
+        return found
 
     def _defined(self, counter: int) -> tuple[int, int]:
         """The block and the register of a counter."""

@@ -282,7 +282,7 @@ UNKNOWN = {
     "two names of the dynamic memory": "mov.u32 %r11, dynamic;\nadd.s32 %r11, %r11, %r2;\nst.shared.b32 [%r11], %r9;\nld.shared.b32 %r50, [alias+4];",
     "past the end of a variable": f"{STORE}\nld.shared.b32 %r50, [two+-3584];",
     "a dynamic address below its beginning": f"{STORE}\nld.shared.b32 %r50, [dynamic+-4];",
-    "a generic address": "st.b32 [%rd1], %r9;\nld.shared.b32 %r50, [one];",
+    "a generic address": "st.b32 [%rd9], %r9;\nld.shared.b32 %r50, [one];",
     "a converted address": f"cvta.shared.u32 %r11, %r3;\nst.b32 [%r11], %r9;\n{LOAD}",
     "an atomic operation and a load": "atom.shared.add.u32 %r50, [one], 1;\nld.shared.b32 %r51, [one];",
     "atomic operations of two sizes": "atom.shared.add.u32 %r50, [one], 1;\natom.shared.add.u64 %rd5, [one], %rd1;",
@@ -324,7 +324,7 @@ UNKNOWN = {
     "a flag in a loop, one barrier short": loop(FLAG.replace("done", "end")),
     "a flag of each thread": FLAG.replace("%r30, [two]", "%r30, [%r2+2048]"),
     "a flag that is taken": FLAG.replace("ld.shared.b32 %r30, [two]", "atom.shared.add.u32 %r30, [two], 1"),
-    "a flag at a generic address": FLAG.replace("@%p6", "st.b32 [%rd1], 0;\n@%p6"),
+    "a flag at a generic address": FLAG.replace("@%p6", "st.b32 [%rd9], 0;\n@%p6"),
     "a distance that is a parameter, and one thread more": BOUNDED.replace("ge.s32", "gt.s32"),
     "a distance that is a parameter, a word less": BOUNDED.replace("[%r16];", "[%r16+-4];"),
     "a distance that is a parameter, for other threads": BOUNDED.replace("ge.s32", "lt.s32"),
@@ -500,6 +500,42 @@ def test_a_barrier_of_the_warp_is_one_of_all_threads_in_a_cta_of_one_warp() -> N
         shared(f"{STORE}\n{skipped('%p1', 'bar.warp.sync -1;')}\n{OTHER}", size=".reqntid 32").status
         is Status.UNKNOWN
     )
+
+
+GIVEN = {
+    "a parameter": "mad.wide.u32 %rd5, %r1, 4, %rd1;",
+    "read-only memory": "ld.global.nc.b64 %rd5, [%rd1];",
+    "memory that the kernel does not write": "ld.global.b64 %rd5, [%rd1];",
+    "the driver": "mov.u32 %r60, %envreg2;\nmov.u32 %r61, %envreg1;\nmov.b64 %rd5, {%r61, %r60};\nadd.s64 %rd5, %rd5, 4;",
+    "one of two": "ld.global.nc.b64 %rd6, [%rd1];\nselp.b64 %rd5, %rd1, %rd6, %p3;",
+}
+OWN = {
+    "shared memory": "cvta.shared.u64 %rd5, %rd7;",
+    "memory that a thread may change": "ld.volatile.global.b64 %rd5, [%rd1];",
+    "memory that the kernel writes": "ld.global.b64 %rd5, [%rd1];\nst.global.b64 [%rd1], %rd7;",
+    "shared memory that others write": "ld.shared.b64 %rd5, [two];",
+    "two addresses": "ld.global.nc.b64 %rd6, [%rd1];\nadd.s64 %rd5, %rd1, %rd6;",
+    "one of two": "mov.u64 %rd6, one;\nselp.b64 %rd5, %rd1, %rd6, %p3;",
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_pointer_that_the_kernel_gets_is_none_to_its_shared_memory(name: str) -> None:
+    for use in ("ld.b32 %r50, [%rd5];", "st.b32 [%rd5+4], %r9;", "atom.add.release.gpu.u32 %r50, [%rd5], 1;"):
+        body = f"{GIVEN[name]}\n{STORE}\n{use}\n{LOAD}"
+        if "does not write" in name and not use.startswith("ld"):
+            continue
+        found = shared(body)
+        assert found.status is Status.PROVED, (use, found.reasons)
+        for each in (Assumption.NO_ALIAS, Assumption.READ_ONLY):
+            assert each in found.assumptions
+            assert shared(body, ALL - {each}).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_another_generic_address_may_be_one_of_shared_memory(name: str) -> None:
+    found = shared(f"{OWN[name]}\n{STORE}\nst.b32 [%rd5], %r9;\n{LOAD}")
+    assert any("generic address" in reason.what for reason in found.reasons)
 
 
 def test_reasons_name_what_is_not_known() -> None:
