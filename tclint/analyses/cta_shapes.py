@@ -315,9 +315,11 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
         return [(x,) for x in SIZES if x <= most]
     powers = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(powers, powers), *_ODD))
-    shapes = [
-        (x, y, z) for z in ((1, 2, 4) if _deep(model) else (1,)) for x, y in flat if 32 < x * y * z <= most
-    ]
+    deep, high = (_reads(model, axis) for axis in ("%tid.z", "%tid.y"))
+    shapes = [(x, y, z) for z in ((1, 2, 4) if deep and high else (1,)) for x, y in flat]
+    if deep and not high:
+        shapes = [(x, 1, z) for x, z in flat]
+    shapes = [shape for shape in shapes if WARP < prod(shape) <= most]
     values = model.values
     terms = {
         t
@@ -339,15 +341,15 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
 def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
     """Axis -> the threads along it, where a kernel states them to compute lanes and warps, and what divides those along x.
 
-    ``(y * 32 + x) / 32`` and ``(y * 32 + x) % 32`` are a warp and a lane only in rows of 32 threads, and ``ntid.x / 32``
-    leaves out threads of rows that are no multiple of that.
+    ``(y * 32 + x) / 32`` and ``(y * 32 + x) % 32`` are a warp and a lane only in rows of 32 threads, ``(y * 32 + x) / 16`` is
+    one half of a row after the other, and ``ntid.x / 32`` leaves out threads of rows that are no multiple of that.
     """
     values, stated, unit = model.values, dict[int, set[int]](), 1
     x, y, z, width = (values.special(name) for name in (*AXES, "%ntid.x"))
-    for part in _divided_by_warps(model):
+    for part, by_warp in _divided(model):
         terms = dict(values.linear(part)[0])
         row, plane = terms.get(y, 0), terms.get(z, 0)
-        if terms == {width: 1}:
+        if by_warp and terms == {width: 1}:
             unit = WARP
         elif terms.get(x) == 1 and row > 1:
             stated.setdefault(0, set()).add(row)
@@ -356,8 +358,9 @@ def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
     return {axis: found.pop() for axis, found in stated.items() if len(found) == 1}, unit
 
 
-def _divided_by_warps(model: KernelModel) -> Iterator[int]:
-    """What is divided by the size of a warp, for an address in shared memory or for which threads access it."""
+def _divided(model: KernelModel) -> Iterator[tuple[int, bool]]:
+    """What is divided, by any power of two, or has a remainder by the size of a warp, for an address in shared memory or for
+    which threads access it; whether it is by the size of a warp."""
     values, executed = model.values, model.fact(ExecutionGuarantee)
     made = set[int]()
     for site in model.shared.sites:
@@ -367,16 +370,17 @@ def _divided_by_warps(model: KernelModel) -> Iterator[int]:
     for value in values.subexpressions(*made):
         node = values.node(value)
         if type(node) is Masked and node.mask == WARP - 1:
-            yield node.value
+            yield node.value, True
         elif type(node) is Arithmetic and node.name == "shr":
             shifted, by = node.operands
-            if values.constant_of(by) == WARP.bit_length() - 1:
-                yield shifted
+            bits = values.constant_of(by)
+            if bits:
+                yield shifted, bits == WARP.bit_length() - 1
 
 
-def _deep(model: KernelModel) -> bool:
-    """Whether the threads are in three dimensions."""
-    return any(Special("%tid.z") in i.operands for i in model.function.instructions)
+def _reads(model: KernelModel, axis: str) -> bool:
+    """Whether the kernel asks for the position of a thread along *axis*."""
+    return any(Special(axis) in i.operands for i in model.function.instructions)
 
 
 def _for_all_arguments(model: KernelModel, search: Search) -> list[ShapedConflict]:
@@ -411,13 +415,12 @@ def _for_all_arguments(model: KernelModel, search: Search) -> list[ShapedConflic
             if left and not all(_several_warps(shaped, each.conflict) for each in left):
                 idle = max(idle, *arguments.values())
                 continue
+            if not shaped.fact(SharedByBound).fits:
+                continue
             met = [each for each in _common(model, shaped, search, left) if not _of_two_arrays(each)]
-            if not met and left is None:
+            left = met
+            if not left:
                 return []
-            if shaped.fact(SharedByBound).fits:
-                left = met
-                if not left:
-                    return []
     names = list(dict.fromkeys(name for name, _ in sorted(bounds)))
     condition = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} more than {idle}" if idle else ""
     return [each._replace(condition=condition) for each in left or () if not _by_lanes(each)]
@@ -487,15 +490,16 @@ def _shapes_for_arguments(model: KernelModel) -> list[tuple[int, ...]]:
     """Some of the shapes that CTAs may have, for launches with different arguments."""
     if model.function.threads is not None:
         return [model.function.directives[".reqntid"]]
-    if _deep(model):
+    if _reads(model, "%tid.z"):
         return []
     if model.values.cta_size is not None and model.values.one_dimensional:
         return [(model.values.cta_size,)]
     most = model.function.most_threads or T.LIMIT
-    shapes: tuple[tuple[int, ...], ...] = _USUAL[:4]
-    if model.values.one_dimensional:
-        shapes = tuple((x,) for x in SIZES[:3])
-    return [shape for shape in shapes if prod(shape) <= most]
+    if not model.values.one_dimensional:
+        return [shape for shape in _USUAL[:4] if prod(shape) <= most]
+    room = model.fact(SharedByBound).room.bit_length()
+    sizes = [size for size in SIZES[:3] if size <= room] or [size for size in SIZES if size <= room]
+    return [(size,) for size in sizes if size <= most]
 
 
 def _several_warps(shaped: KernelModel, meeting: Conflict) -> bool:

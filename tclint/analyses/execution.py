@@ -10,6 +10,7 @@ from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.effects import Barrier
 from tclint.isa.forms import floating
+from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import (
@@ -82,7 +83,8 @@ class ExecutionGuarantee:
 
     def by_data(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
-        return all(map(self._loaded, self.deciding(site)))
+        threads = self.model.views.context_of(site).threads
+        return all(self._loaded(p) or self.accepts(threads, p, truth) for p, truth in self._required(site))
 
     def by_input(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only what is in global memory selects the threads.
@@ -134,9 +136,20 @@ class ExecutionGuarantee:
         return (p for p, _ in self._undecided(site))
 
     def _undecided(self, site: int) -> Iterator[tuple[int, bool]]:
-        """The predicates of :meth:`deciding`, each with its value if *site* is executed."""
+        """The predicates of :meth:`deciding`, each with its value if *site* is executed; those of a conjunction one by one."""
         threads = self.model.views.context_of(site).threads
-        return ((p, truth) for p, truth in self._required(site) if not self.accepts(threads, p, truth))
+        work = list(self._required(site))[::-1]
+        while work:
+            p, truth = work.pop()
+            if self.accepts(threads, p, truth):
+                continue
+            node = self.model.values.node(p)
+            if type(node) is Negation:
+                work.append((node.operand, not truth))
+            elif type(node) is Logic and node.name == ("and" if truth else "or"):
+                work += ((q, truth) for q in reversed(node.operands))
+            else:
+                yield p, truth
 
     def varies(self, site: int) -> bool:
         """Whether the iteration of a loop decides which threads execute *site*: ``if (tid < k)`` in ``for (; k; k /= 2)``.
@@ -411,9 +424,11 @@ class ExecutionGuarantee:
         return self._positions[key]
 
     def bounds_position(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.
+        """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch, or beyond a margin.
 
         It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
+        All are beyond the margin of a grid, of less than a warp, in all but the first CTAs: ``x > 0 && x < n - 1``. That is not
+        said of a number that was made up for a parameter: what is beyond the work of a launch has no CTAs of its own.
         """
         values = self.model.values
         node = values.node(p)
@@ -426,6 +441,10 @@ class ExecutionGuarantee:
         if type(node) is not Compare or node.relation != "lt":
             return False
         position, bound = node.operands if truth else node.operands[::-1]
+        margin = values.constant_of(position)
+        least = margin is not None and -1 <= margin < WARP and not self.model.function.arguments
+        if least:
+            position, bound = bound, position
         if not self._uniform(bound):
             return False
         limits = [values.node(v) for v in values.subexpressions(bound)]
@@ -433,6 +452,8 @@ class ExecutionGuarantee:
         uniform = list(filter(self._uniform, parts))
         if any(type(values.node(v)) not in _POSITION_NODES for v in set(parts).difference(uniform)):
             return False
+        if least:
+            return any(_is_cta_index(values.node(v)) for v in values.subexpressions(*uniform))
         return self._may_exceed(limits, uniform)
 
     def _may_exceed(self, limits: list[Node], uniform: list[int]) -> bool:

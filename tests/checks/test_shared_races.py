@@ -1095,6 +1095,11 @@ PLACE = "mov.u32 %r10, %ctaid.x;\nmad.lo.u32 %r11, %r10, 128, %r0;\n"
         (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 0),
         (f"setp.lt.s32 %p4, %r11, 7;\n@%p4 {WRITE}", 0),
         (f"setp.lt.s32 %p4, %r0, %r9;\n@%p4 {WRITE}", 1),
+        # All but the border of a grid: its first threads, and those at its end.
+        (f"setp.gt.s32 %p4, %r11, 0;\nsetp.lt.s32 %p5, %r11, %r9;\nand.pred %p4, %p4, %p5;\n@%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, 3;\n@%p4 {WRITE}", 1),
+        (f"setp.ge.s32 %p4, %r11, 64;\n@%p4 {WRITE}", 0),
+        (f"setp.ge.s32 %p4, %r0, 3;\n@%p4 {WRITE}", 1),
         (
             f"mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r11, [%rd2];\nadd.u32 %r11, %r11, %r10;\nsetp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}",
             0,
@@ -1289,6 +1294,63 @@ done:
     """
     assert [c for _, c, _ in found(body.format(barrier=""), directives="")] == [Confidence.MEDIUM]
     assert not found(body.format(barrier="bar.sync 0;"), directives="")
+
+
+@pytest.mark.parametrize(("barrier", "wrong"), [("", True), ("bar.sync 0;", False)])
+def test_the_second_axis_may_be_z(barrier: str, wrong: bool) -> None:
+    """A tile of 32 by 32 along x and z, as in stencils: a column reads its neighbours, and no thread asks for its y."""
+    body = f"""
+    .shared .align 16 .b8 square[4096];
+    mov.u32 %r10, %tid.z;
+    mad.lo.u32 %r11, %r10, 32, %r0;
+    mad.lo.u32 %r3, %r11, 4, square;
+    setp.eq.u32 %p4, %r10, 31;
+    {WRITE}
+    {barrier}
+    @%p4 bra done;
+    ld.shared.u32 %r6, [%r3+128];
+    st.global.u32 [%rd1], %r6;
+done:
+    """
+    assert [c for _, c, _ in found(body, directives="")] == [Confidence.MEDIUM] * wrong
+
+
+@pytest.mark.parametrize(("order", "wrong"), [("", True), ("bar.sync 0;", False)])
+def test_halves_of_rows_state_how_long_these_are(order: str, wrong: bool) -> None:
+    """``(y * 32 + x) / 16`` is for rows of 32 threads: in CTAs of 8 by 8, each warp would read what it has stored (CudaSift)."""
+    body = f"""
+    .shared .align 16 .b8 square[4096];
+    mov.u32 %r10, %tid.y;
+    mad.lo.u32 %r11, %r10, 32, %r0;
+    shr.u32 %r12, %r11, 4;
+    mad.lo.u32 %r3, %r11, 4, square;
+    {WRITE}
+    {order}
+    xor.b32 %r12, %r12, 2;
+    and.b32 %r13, %r0, 15;
+    mad.lo.u32 %r12, %r12, 16, %r13;
+    mad.lo.u32 %r5, %r12, 4, square;
+    {READ}
+    """
+    assert bool(found(body, directives="")) is wrong
+
+
+@pytest.mark.parametrize(("order", "wrong"), [("", True), ("bar.sync 0;", False)])
+def test_a_number_for_which_threads_leave_their_array_is_not_passed(order: str, wrong: bool) -> None:
+    """An array of 64 words is reversed: its length is passed, and no other number keeps all threads within it."""
+    body = f"""
+    .shared .align 16 .b8 words[256];
+    not.b32 %r7, %r0;
+    add.s32 %r7, %r9, %r7;
+    mul.wide.s32 %rd2, %r7, 4;
+    mov.u64 %rd3, words;
+    add.s64 %rd4, %rd3, %rd2;
+    mad.lo.u32 %r3, %r0, 4, words;
+    {WRITE}
+    {order}
+    ld.shared.u32 %r6, [%rd4];
+    """
+    assert [c for _, c, _ in found(body, directives="")] == [Confidence.MEDIUM] * wrong
 
 
 def test_an_axis_with_rows_has_several_threads() -> None:
@@ -1732,6 +1794,13 @@ skip:
     @%p5 bra more;
 """
 BARRIER = "bar.sync 0;"
+BOUNDED = """mov.u32 %r12, %ctaid.x;
+    mad.lo.s32 %r12, %r12, %r9, %r0;
+    ld.param.u32 %r13, [number];
+    setp.ge.s32 %p2, %r12, %r13;
+    or.pred %p1, %p1, %p2;
+    @%p1 bra skip;"""
+"""A branch that threads beyond the end of the data take, too."""
 
 
 def steps(*without: int) -> str:
@@ -1752,6 +1821,8 @@ def steps(*without: int) -> str:
             32,
         ),  # the number of threads is the first of the numbers that are halved
         (BARRIER, HALVING.format(then=""), 64),
+        ("", HALVING.format(then=BARRIER).replace("@%p1 bra skip;", BOUNDED), 32),
+        (BARRIER, HALVING.format(then=BARRIER).replace("@%p1 bra skip;", BOUNDED), None),
     ],
 )
 def test_a_barrier_that_a_sum_by_halves_lacks(first: str, after: str, threads: int | None) -> None:
