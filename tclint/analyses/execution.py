@@ -531,11 +531,12 @@ def branches(model: KernelModel, block: int) -> list[Condition]:
     ]
 
 
-def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
+def executing(model: KernelModel, site: int, *, inner: bool = False) -> tuple[int, bool] | None:
     """The threads that may execute *site*, as the thread index decides, and whether nothing else decides.
 
     If the flag is False, warp-uniform conditions decide too, so each warp of these threads executes *site* as a whole
-    or not. None if an unknown condition may diverge within a warp, or if *site* is unreachable.
+    or not. None if an unknown condition may diverge within a warp, or if *site* is unreachable. With *inner*, a bound of the
+    grid does not: threads that are not at its border are asked for.
     """
     values, cfg = model.values, model.cfg
     block, by_index_alone, threads = cfg.block_of[site], True, model.cta
@@ -560,7 +561,9 @@ def executing(model: KernelModel, site: int) -> tuple[int, bool] | None:
         mask = values.mask(p)
         if mask is not None:
             threads &= mask if condition.value else ~mask
-        elif values.uniformity(p) <= UniformityScope.WARP:
+        elif values.uniformity(p) <= UniformityScope.WARP or (
+            inner and model.fact(ExecutionGuarantee).bounds_position(threads, p, condition.value)
+        ):
             by_index_alone = False
         else:
             return None

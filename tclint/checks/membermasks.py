@@ -339,7 +339,7 @@ class _Lanes:
 
     def outside(self, site: int, mask: int) -> int:
         """The threads that execute *site* and are not members of *mask*; 0 if that is not certain for any thread."""
-        known = executing(self.model, site)
+        known = executing(self.model, site, inner=True)
         if known is None:
             return 0
         threads, sure = known

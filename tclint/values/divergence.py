@@ -145,7 +145,32 @@ class Divergence:
             return (values.shape,)
         if values.one_dimensional:
             return ((min(values.threads, _ONE_DIMENSION), 1, 1),)
+        row = self._row
+        if row and row * 2 <= values.threads:
+            return ((row, max(_ONE_DIMENSION // row, 2), 1),)
         return tuple(s for s in _SHAPES if s[0] * s[1] <= values.threads) or ((WARP, 1, 1),)
+
+    @cached_property
+    def _row(self) -> int:
+        """The threads along x of a kernel that numbers its threads ``y * 32 + x``, and compares or divides their numbers.
+
+        0 if it does not, or numbers them in different ways.
+        """
+        values, rows = self.values, set[int]()
+        x, y = map(values.special, ("%tid.x", "%tid.y"))
+        for use in values.function.uses:
+            form = None if use.match is None else use.match.form
+            if form is None or form.compute not in ("shr", "setp"):
+                continue
+            for site in use.sites:
+                operands = values.function.instructions[site].operands
+                number, by = (values.operand(o, site) for o in operands[-2:])
+                terms, offset = values.linear(number)
+                if len(terms) == 2 and not offset and values.constant_of(by) is not None:
+                    factors = dict(terms)
+                    if factors.get(x) == 1 and factors.get(y, 0) > 1:
+                        rows.add(factors[y])
+        return rows.pop() if len(rows) == 1 else 0
 
     def may_split(self, p: int, within: UniformityScope = UniformityScope.WARP) -> bool:
         """Whether *p* may differ *within* a group and is small enough to be tried: a test that costs little."""

@@ -414,3 +414,20 @@ next:
 done:
     ret;"""
     assert bool(by_rule(lint(module(kernel(code))), "CV001")) is found
+
+
+@pytest.mark.parametrize(("row", "found"), [(32, True), (16, False), (24, True)])
+@pytest.mark.parametrize("used", ["setp.lt.s32 %p2, %r4, 64;", "shr.u32 %r5, %r4, 4;"])
+def test_a_kernel_that_numbers_its_threads_states_how_long_rows_are(row: int, found: bool, used: str) -> None:
+    """``if (tid.x < 16) __syncthreads();`` holds for all threads in rows of 16 (CudaSift)."""
+    body = f"""{TID}
+    mov.u32 %r3, %tid.y;
+    mad.lo.s32 %r4, %r3, {row}, %r1;
+    {used}
+    setp.lt.u32 %p1, %r1, 16;
+    @!%p1 bra L;
+    bar.sync 0;
+L:
+    mov.u32 %r9, 0;
+    ret;"""
+    assert bool(by_rule(lint(module(kernel(body, directives=""), header=HEADER)), "CV001")) is found

@@ -64,6 +64,17 @@ def test_lanes_that_cannot_come(body: str, says: str) -> None:
         ("setp.lt.u32 %p1, %r2, 8; @%p1 bar.warp.sync 0xff;", ".reqntid 32", ""),
         ("setp.lt.u32 %p1, %r2, %r4; @%p1 bar.warp.sync 0xff;", ".reqntid 32", ""),
         ("setp.eq.u32 %p1, %r3, %r4; @%p1 bar.warp.sync 0xffff;", ".reqntid 48", ""),
+        # At the border of the grid, some lanes may stay away.
+        (
+            "mov.u32 %r5, %ctaid.x; mad.lo.s32 %r5, %r5, 32, %r2; setp.lt.s32 %p1, %r5, %r4; @%p1 bar.warp.sync 0xffff;",
+            ".reqntid 32",
+            "high: lanes 16-31 of warp 0",
+        ),
+        (
+            "mov.u32 %r5, %ctaid.x; mad.lo.s32 %r5, %r5, 32, %r2; setp.ge.s32 %p1, %r5, %r4; @%p1 bar.warp.sync 0xffff;",
+            ".reqntid 32",
+            "",
+        ),
         ("activemask.b32 %r5; bar.warp.sync %r5;", ".reqntid 32", ""),
         ("ret; bar.warp.sync 0xffff;", ".reqntid 32", ""),
         (
