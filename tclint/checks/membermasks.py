@@ -274,9 +274,19 @@ class _Lanes:
         return missing if any(self._may_wait(c, missing) for c in splitting) else 0
 
     def _reads_only(self, site: int, readers: int, missing: int) -> bool:
-        """Whether *site* is a shuffle in which all *readers* receive the undefined value of a *missing* lane."""
+        """Whether *site* is a shuffle in which all *readers* of a warp with a *missing* lane receive the undefined value of one.
+
+        At least one of them may store it, or branch on it: a sum of the CTA has no use for what a warp without work adds up.
+        """
         values, instruction = self.model.values, self.model.instruction(site)
+        readers &= T.whole(missing, 32)
         if instruction.effects.exchange is not Exchange.SHUFFLE or instruction.match is None:
+            return False
+        if not any(
+            self.arriving(user) & readers
+            for user, _ in self.model.transitive_users(site)
+            if self.model.instruction(user).accesses or self.model.instruction(user).flow
+        ):
             return False
         by, bounds = (values.constant_operand(o, site) for o in instruction.operands[2:4])
         if by is None or bounds is None:

@@ -174,6 +174,16 @@ def test_a_shuffle_that_only_reads_lanes_that_have_exited_is_reported(shuffle: s
     assert bool(by_rule(lint(text(body)), "CV005")) == found
 
 
+@pytest.mark.parametrize(
+    ("lane", "found"), [("setp.ne.u32 %p2, %r2, 0;", True), ("setp.ne.u32 %p2, %r1, 0;", False)]
+)
+def test_lanes_of_the_last_warp_that_reads_those_that_have_exited(lane: str, found: bool) -> None:
+    """Of 40 threads, eight are in a second warp: what they sum up is wrong, if that is used at all."""
+    body = f"""setp.ge.u32 %p1, %r1, 40; @%p1 exit; shfl.sync.down.b32 %r5, %r1, 16, 31, -1;
+    {lane} @%p2 exit; st.global.u32 [%rd0], %r5;"""
+    assert bool(by_rule(lint(text(body)), "CV005")) == found
+
+
 def test_the_rows_of_the_cta_decide_which_lanes_come() -> None:
     """``for (r = tid.x; r < blockDim.z; ..)`` around a shuffle of the whole warp (llm.c)."""
     body = f"""
