@@ -26,7 +26,7 @@ from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
-from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, ParameterRead
+from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, Opaque, ParameterRead
 
 __all__ = ["SIZES", "Search", "ShapedConflict", "in_all_launches", "more_than", "undoubted_races"]
 
@@ -59,6 +59,8 @@ MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
 
+_LEAST_SHAPES = 16
+"""Shapes that count at least for a kernel in several dimensions: tiles in registers make thousands of accesses to compare."""
 MAX_INTERVALS = 16
 """Barriers, and blocks of loops that store, of a kernel in which it is looked for accesses without a barrier in between."""
 _WORD = 4
@@ -180,12 +182,13 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     shapes = _shapes(model)
     if not shapes:
         model.ledger.give_up(OVERLAP, -1, "the kernel is made for CTAs of no shape that is tried")
-    if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
+    counted = len(shapes) if model.values.one_dimensional else max(len(shapes), _LEAST_SHAPES)
+    if counted * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)
         return []
     left: list[ShapedConflict] | None = None
-    understood = model.values.one_dimensional
+    understood = len(shapes[0]) == 1 if shapes else False
     idle, tried = list[tuple[int, ...]](), list[tuple[int, ...]]()
     for at, shape in enumerate(shapes):
         shaped = model.shaped(shape)
@@ -311,7 +314,7 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     Where shared memory has a row for each index along an axis, there is more than one thread along it.
     """
     most = model.function.most_threads or T.LIMIT
-    if model.values.one_dimensional:
+    if model.values.one_dimensional or _by_number(model):
         return [(x,) for x in SIZES if x <= most]
     powers = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(powers, powers), *_ODD))
@@ -358,16 +361,31 @@ def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
     return {axis: found.pop() for axis, found in stated.items() if len(found) == 1}, unit
 
 
+def _by_number(model: KernelModel) -> bool:
+    """Whether only the number of a thread, ``y * ntid.x + x``, decides what accesses to shared memory are: no shape changes that."""
+    values = model.values
+    x, y, z, width = (values.special(name) for name in (*AXES, "%ntid.x"))
+    numbered = False
+    for value in values.subexpressions(*_deciding(model)):
+        operands = values.node(value).operands
+        if y in operands or z in operands or x in operands:
+            node = values.node(value)
+            if (
+                type(node) is not Opaque
+                or node.name != "mad"
+                or {*node.operands[:2]} != {y, width}
+                or node.operands[2] != x
+            ):
+                return False
+            numbered = True
+    return numbered
+
+
 def _divided(model: KernelModel) -> Iterator[tuple[int, bool]]:
     """What is divided, by any power of two, or has a remainder by the size of a warp, for an address in shared memory or for
     which threads access it; whether it is by the size of a warp."""
-    values, executed = model.values, model.fact(ExecutionGuarantee)
-    made = set[int]()
-    for site in model.shared.sites:
-        if model.cfg.block_of[site] in model.cfg.rank:
-            made.update(access.address for access in model.shared.accesses(site))
-            made.update(executed.deciding(site))
-    for value in values.subexpressions(*made):
+    values = model.values
+    for value in values.subexpressions(*_deciding(model)):
         node = values.node(value)
         if type(node) is Masked and node.mask == WARP - 1:
             yield node.value, True
@@ -376,6 +394,16 @@ def _divided(model: KernelModel) -> Iterator[tuple[int, bool]]:
             bits = values.constant_of(by)
             if bits:
                 yield shifted, bits == WARP.bit_length() - 1
+
+
+def _deciding(model: KernelModel) -> set[int]:
+    """The addresses in shared memory, and what decides which threads access it."""
+    executed, made = model.fact(ExecutionGuarantee), set[int]()
+    for site in model.shared.sites:
+        if model.cfg.block_of[site] in model.cfg.rank:
+            made.update(access.address for access in model.shared.accesses(site))
+            made.update(executed.deciding(site))
+    return made
 
 
 def _reads(model: KernelModel, axis: str) -> bool:

@@ -1353,6 +1353,39 @@ def test_a_number_for_which_threads_leave_their_array_is_not_passed(order: str, 
     assert [c for _, c, _ in found(body, directives="")] == [Confidence.MEDIUM] * wrong
 
 
+@pytest.mark.parametrize(
+    ("number", "between", "wrong"),
+    [
+        ("mad.lo.s32 %r11, %r10, %r12, %r0;", "", True),
+        ("mad.lo.s32 %r11, %r10, %r12, %r0;", "bar.sync 0;", False),
+        # The row of a thread is half of that: what two threads share depends on the shape.
+        ("mad.lo.s32 %r11, %r10, 16, %r0;", "", False),
+    ],
+)
+def test_a_large_kernel_whose_threads_have_numbers_needs_no_shape(
+    number: str, between: str, wrong: bool
+) -> None:
+    """A product of matrices that asks for the number of a thread alone, with more instructions than shapes are tried for."""
+    body = (
+        f"""
+    .shared .align 16 .b8 square[4096];
+    mov.u32 %r10, %tid.y;
+    mov.u32 %r12, %ntid.x;
+    mul.lo.s32 %r13, %r10, %r12;
+    st.global.u32 [%rd1+8], %r13;
+    {number}
+    mad.lo.u32 %r3, %r11, 4, square;
+    xor.b32 %r5, %r11, 128;
+    mad.lo.u32 %r5, %r5, 4, square;
+    {WRITE}
+    {between}
+    {READ}
+    """
+        + "mov.u32 %r14, 0;\n" * 2000
+    )
+    assert bool(found(body, directives="")) is wrong
+
+
 def test_an_axis_with_rows_has_several_threads() -> None:
     """In CTAs of one column, one warp would have all of the rows."""
     body = f"""
