@@ -87,6 +87,8 @@ class Hit:
     span: tuple[int, int] | None = None
     function: Function | None = None
     steps: tuple[Mark, ...] = ()
+    one_path: bool = True
+    """Whether each step follows the one before it; those in different CTAs do not."""
     count: int = 1
     pairs: tuple[tuple[int, int], ...] = ()
     """The conflicts with this cause: the operation or access in each, and what conflicts with it. Empty if the hit shows

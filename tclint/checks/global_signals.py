@@ -109,6 +109,7 @@ def _unacquired(
     hit = MO003.hit(
         site=site,
         message=f"{model.name(site)} {what} {lacking}",
+        one_path=False,
         steps=(
             *_other_side(signals, seen, path.end, word),
             Mark(
@@ -190,6 +191,7 @@ def _unreleased(
     hit = MO005.hit(
         site=signal,
         message=f"{model.name(signal)} " + _set_without_release(model, signal, word, narrow),
+        one_path=False,
         steps=(
             Mark(write, "writes the data"),
             *(Mark(i, _OWN_CTA) for i in barriers),
@@ -248,6 +250,7 @@ def _before_others(
             site=signal,
             message=f"{model.name(signal)} signals for the {group[0]} while other {group[1]} may still write the data"
             f"{only_if(condition)}: no {barrier[0]} precedes it",
+            one_path=False,
             steps=(
                 Mark(found.access, "these write the data, too", role=model.describe_threads(found.others)),
                 Mark(signal, "lets threads of another CTA continue"),
@@ -280,6 +283,7 @@ def _without_others(
             site=seen.site,
             message=f"{model.name(seen.site)} waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
             f"{only_if(condition)}: no {barrier[0]} follows",
+            one_path=False,
             steps=(
                 Mark(write, "writes the data in another CTA"),
                 Mark(signal, "is the signal"),
@@ -324,6 +328,7 @@ def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
     hit = MO010.hit(
         site=found.site,
         message=f"{model.name(found.site)} {message}",
+        one_path=False,
         steps=(
             Mark(found.site, "includes the threads of its own CTA only"),
             *((Mark(found.other, "accesses the word in another CTA"),) if found.other != found.site else ()),

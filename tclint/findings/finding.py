@@ -38,6 +38,10 @@ class SourceLocation:
     """The line, if the file is one of the user's (:mod:`tclint.driver.user_sources`); None if it was not read."""
 
 
+LATER = "in a later iteration: "
+"""How the message of a step begins that follows the one before it only after a back edge."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of the path that leads to a finding, in the order of execution."""

@@ -294,6 +294,21 @@ class CFG:
                     following[b], changed = found, True
         return following
 
+    def in_later_iteration(self, first: int, second: int) -> bool:
+        """Whether instruction *second* can be executed after *first*, another one, but only after a back edge."""
+        begin, end, rank = self.block_of[first], self.block_of[second], self.rank
+        if first == second or not self.reachable_from[begin] >> end & 1 or begin not in rank:
+            return False
+        if begin == end:
+            return second < first
+        seen, work = {begin}, [begin]
+        while work and end not in seen:
+            at = rank[work[-1]]
+            onward = [b for b in self.targets[work.pop()] if at < rank[b] <= rank[end] and b not in seen]
+            seen.update(onward)
+            work += onward
+        return end not in seen
+
     @cached_property
     def back_edges(self) -> dict[int, list[Edge]]:
         """Loop header -> the edges that return to it from blocks that it dominates."""

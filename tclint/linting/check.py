@@ -20,7 +20,16 @@ from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.figures import RULES as FIGURES
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Pair, Step
+from tclint.findings.finding import (
+    LATER,
+    BlockedWait,
+    FileReport,
+    Finding,
+    Fingerprints,
+    OpenQuestion,
+    Pair,
+    Step,
+)
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
@@ -410,12 +419,26 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
     return replace(
         hit,
         message=hit.message.replace(*parameters),
-        steps=tuple(map(described, hit.steps)),
+        steps=tuple(_in_order(model, hit, map(described, hit.steps))),
         deadlock=tuple(
             replace(party, wait=described(party.wait), arrivals=tuple(map(described, party.arrivals)))
             for party in hit.deadlock
         ),
     )
+
+
+def _in_order(model: KernelModel, hit: Hit, steps: Iterable[Mark]) -> Iterator[Mark]:
+    """The *steps* of *hit*; one that follows the step before it only by way of a back edge says so."""
+    one_path = hit.one_path and not hit.deadlock
+    before: Mark | None = None
+    for mark in steps:
+        if one_path and not mark.aside and mark.function in (None, model.function):
+            again = before is not None and model.cfg.in_later_iteration(before.site, mark.site)
+            before = mark
+            if again and "iterat" not in mark.message:
+                yield replace(mark, message=f"{LATER}{mark.message}")
+                continue
+        yield mark
 
 
 def _located(source: Source, function: Function, unanswered: Mapping[Unanswered, int]) -> list[OpenQuestion]:

@@ -20,7 +20,16 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
-from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation, Step, Variant, overlapping
+from tclint.findings.finding import (
+    LATER,
+    FileReport,
+    Finding,
+    Fix,
+    SourceLocation,
+    Step,
+    Variant,
+    overlapping,
+)
 from tclint.findings.places import region
 from tclint.findings.selection import Selected
 from tclint.report.in_source import suppressed
@@ -35,8 +44,9 @@ _STAGE = pattern(
 )
 """What an object is called by besides its variable: ``+0..2048``, ``[1]``, ``, stage 1 of 4``, `` columns 0..128``."""
 _BARRIER = "barrier "
-_CHOSEN = pattern(r"%[\w$]+|\d+")
-"""The words of a message that differ between copies of a line: registers, and numbers, such as those of stages."""
+_CHOSEN = pattern(rf"%[\w$]+|\d+|{LATER}")
+"""The words of a message that differ between copies of a line: registers, numbers, such as those of stages, and whether it is
+reached by the back edge of an unrolled loop."""
 _OPCODE = pattern(rb"(?:@!?[%\w$]+\s+)?([\w.:]+)")
 
 

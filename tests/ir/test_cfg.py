@@ -92,6 +92,32 @@ def test_the_innermost_loop_around_blocks() -> None:
     assert cfg.innermost(b, end) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "later"),
+    [
+        pytest.param("a", "b", False, id="in the same iteration"),
+        pytest.param("b", "a", True, id="by the back edge"),
+        pytest.param("c", "b", True, id="in another block"),
+        pytest.param("c", "e", False, id="past the other branch"),
+        pytest.param("d", "c", True, id="in the other branch"),
+        pytest.param("z", "a", False, id="after the loop"),
+        pytest.param("a", "a", False, id="the instruction itself"),
+        pytest.param("y", "x", False, id="before the loop"),
+    ],
+)
+def test_what_follows_only_in_a_later_iteration(first: str, second: str, later: bool) -> None:
+    cfg = graph(
+        "x: mov.u32 %r1, 0;\ny: mov.u32 %r2, 0;\n"
+        "a: add.u32 %r1, %r1, 1;\nb: add.u32 %r2, %r1, 1;\n@%p1 bra d;\n"
+        "c: mov.u32 %r3, 0;\nbra e;\n"
+        "d: mov.u32 %r3, 1;\n"
+        "e: mov.u32 %r4, 0;\n@%p2 bra a;\n"
+        "z: ret;"
+    )
+    sites = [label(cfg.function, name) for name in (first, second)]
+    assert cfg.in_later_iteration(*sites) is later
+
+
 def test_a_join_is_entered_as_the_branches_before_it_decide_and_not_those_that_decide_whether_it_is_reached() -> (
     None
 ):
