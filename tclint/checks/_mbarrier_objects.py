@@ -129,7 +129,11 @@ class MbarrierObjects:
             if len(instruction.writes) != 1 or instruction.event or not model.reaches(i, use):
                 continue
             if values.linear(values.after(instruction.writes[0], i)) == wanted:
-                yield Mark(i, "computes the address of this mbarrier", object=self.words(location))
+                yield Mark(
+                    i,
+                    "computes the address of the mbarrier that is not initialised",
+                    object=self.words(location),
+                )
                 return
 
     def unambiguous(

@@ -76,7 +76,8 @@ class PendingReason(NamedTuple):
         *equivalent* are further operations that the fix must complete.
         """
         pending = PendingInGroup.of(groups, path, site, age)
-        reason = _uncommitted(groups, pending) if age < 0 else _committed(groups, pending)
+        name = groups.model.name(site)
+        reason = _uncommitted(groups, pending, name) if age < 0 else _committed(groups, pending, name)
         if age >= 0 and reason.wait is None:
             waits = groups.model.waits(groups.group)
             skipped = avoided(groups.model, path, waits)
@@ -94,25 +95,25 @@ def _late(model: Kernel, end: int, waits: Collection[int]) -> tuple[Mark, ...]:
     return tuple(Mark(i, "this wait comes too late", role="", aside=True) for i in list(after)[:1])
 
 
-def _uncommitted(groups: Groups, pending: PendingInGroup) -> PendingReason:
+def _uncommitted(groups: Groups, pending: PendingInGroup, name: str) -> PendingReason:
     """The reason if no commit follows the operation, or none before the waits."""
     words = groups.group.words
     if pending.age == OVERDUE:
         return PendingReason(
-            "it was never committed, so no wait_group covers it",
+            f"{name} was never committed, so no wait_group covers it",
             f"add {words.commit}{words.modifiers} after the operation and before the wait",
             tuple(Mark(i, "this wait completes committed groups only") for i in pending.waits[:1]),
             None,
         )
     return PendingReason(
-        "it was neither committed nor waited for",
+        f"{name} was neither committed nor waited for",
         f"commit the group and wait for it ({words.commit}, {words.enough} 0) before this instruction",
         (),
         None,
     )
 
 
-def _committed(groups: Groups, pending: PendingInGroup) -> PendingReason:
+def _committed(groups: Groups, pending: PendingInGroup, name: str) -> PendingReason:
     """The reason if the operation is in a group: no wait, a wait before its commit, or one that leaves it in flight."""
     words = groups.group.words
     steps = tuple(Mark(i, "committed here") for i in pending.commits[:1])
@@ -126,15 +127,17 @@ def _committed(groups: Groups, pending: PendingInGroup) -> PendingReason:
     last = pending.waits[-1]
     if pending.age < pending.later:
         return PendingReason(
-            f"it was committed after {words.wait}, which covers earlier groups only",
+            f"{name} was committed after {words.wait}, which covers earlier groups only",
             f"commit it before the wait, or add {words.enough}{words.modifiers} {pending.age} before this instruction",
             (Mark(last, "completes earlier groups only"), *steps),
             last,
         )
-    return _left_in_flight(groups, pending, steps)
+    return _left_in_flight(groups, pending, name, steps)
 
 
-def _left_in_flight(groups: Groups, pending: PendingInGroup, steps: tuple[Mark, ...]) -> PendingReason:
+def _left_in_flight(
+    groups: Groups, pending: PendingInGroup, name: str, steps: tuple[Mark, ...]
+) -> PendingReason:
     """The reason if the N of the last wait is too large."""
     words = groups.group.words
     age, last, later = pending.age, pending.waits[-1], pending.later
@@ -142,16 +145,14 @@ def _left_in_flight(groups: Groups, pending: PendingInGroup, steps: tuple[Mark, 
     depth, operand = groups.left[last], wait.role("depth")
     written = operand.value if isinstance(operand, Immediate) else depth
     enough = f"{words.enough} {f'{age} or less' if age else '0'} before this instruction"
-    if later:  # one of them may be what precedes the later commits
-        smaller = f"{age - later} or less" if age > later else "0"
-        remedy = f"use {words.enough} {smaller} there, or add {enough}"
-    else:
-        remedy = f"use {enough}"
+    smaller = (
+        f"{age - later} or less" if age > later else "0"
+    )  # what precedes the later commits may be one of them
+    relation = "that" if depth == 1 else "including that"
     newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
-    relation = "which is" if depth == 1 else "including"
     return PendingReason(
-        f"{words.wait} {written} leaves {newest} in flight, {relation} this one",
-        remedy,
+        f"{words.wait} {written} leaves {newest} in flight, {relation} of {name}",
+        f"use {words.enough} {smaller} there, or add {enough}",
         (*steps, Mark(last, f"waits for all but {newest}")),
         last,
     )

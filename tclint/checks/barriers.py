@@ -159,8 +159,12 @@ def _never_complete(
         return None
     return CV011.hit(
         site=min(waits),
-        message=f"{model.name(min(waits))} waits for {count} threads at barrier {id}, but at most {reaching} can reach it with that count"
-        + (f"; others use a count of {model.constant_of(conflicting[0], 'count')}" if conflicting else ""),
+        message=f"{model.name(min(waits))} waits for {count} threads at barrier {id}, but at most {reaching} can reach it"
+        + (
+            f" with that count; others use a count of {model.constant_of(conflicting[0], 'count')}"
+            if conflicting
+            else ""
+        ),
         steps=tuple(
             Mark(
                 i,
@@ -169,7 +173,9 @@ def _never_complete(
             )
             for i in sorted({*sites[:MAX_STEPS], *conflicting})
         ),
-        help="use one thread count at this barrier: the number of waiting threads plus that of arriving threads",
+        help="use one thread count at this barrier: the number of waiting threads plus that of arriving threads"
+        if conflicting
+        else f"use a count of {reaching}, or let the missing threads reach the barrier, too",
         about=frozenset(sites),
     )
 

@@ -207,14 +207,14 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                 message=f"{model.name(site)} {_operation(model, site)} another CTA of the cluster, which may have exited: "
                 "no cluster barrier follows it",
                 steps=(
-                    Mark(site, "the other CTA may have exited", role=role),
+                    Mark(site, f"{_operation(model, site)} another CTA, which may have exited", role=role),
                     Mark(
                         path.last(model.cfg, site),
                         "exits without synchronising with the other CTA",
                         role=role,
                     ),
                 ),
-                help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before they exit",
+                help="let all threads of the cluster execute barrier.cluster.arrive and barrier.cluster.wait before they exit",
                 about=frozenset(a for a in model.arrives(Barrier.CLUSTER) if model.reaches(site, a))
                 or frozenset((site,)),
             )

@@ -120,14 +120,19 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
     i, group = sites[0], verdict.group
     opcode = together(model.instruction(i))
     if verdict.rule == CV003:
-        remedy = f"exit only in whole {group}s, or move the exit after it"
+        remedy = f"let only whole {group}s exit early, or move the exit after {opcode}"
     else:
-        remedy = f"move it out of the divergent region, or make the condition {group}-uniform"
+        remedy = f"move {opcode} out of the divergent region"
+        if (
+            model.instruction(i).effects.synchronises is None
+            or model.instruction(i).role("count") is not None
+        ):
+            remedy += f", or make the condition {group}-uniform"
     return verdict.rule.hit(
         site=i,
         message=f"{opcode} needs all threads of its {group}, but {_cause(verdict, condition)}",
         steps=(
-            *(() if condition.edge is None else (Mark(condition.at, _split(model, verdict, condition)),)),
+            *(() if condition.edge is None else (_split(model, verdict, condition),)),
             Mark(i, f"needs all threads of its {group}"),
         ),
         count=len(sites),
@@ -153,8 +158,8 @@ def _cause(verdict: _Verdict, condition: Condition) -> str:
     return f"{what} if {verdict.condition}" if verdict.condition and not verdict.own else what
 
 
-def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
-    """What happens at the branch of *condition*: which threads take it, and which fall through.
+def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> Mark:
+    """The step of what happens at the branch of *condition*: which threads take it, and which fall through.
 
     The edge towards the instruction may be either successor, whatever the sense of the guard, so the threads that reach
     the instruction are not always those that take the branch.
@@ -162,17 +167,19 @@ def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
     name = model.function.registers[condition.register].name
     if verdict.left:
         detail = f", {verdict.reason}" if verdict.reason else ""
-        return f"{agreeing(verdict.left, 'leaves', 'leave')} the kernel here{detail} ({name})"
+        return Mark(condition.at, f"leaves the kernel here{detail} ({name})", role=verdict.left)
     if verdict.reason:
-        return f"diverges: the condition {verdict.reason} ({name})"
+        return Mark(condition.at, f"diverges: the condition {verdict.reason} ({name})")
     branch = model.instruction(condition.at)
     most = "at most " if verdict.limit == "at most" else ""
     reaching, others = (most, verdict.reaching), ("", verdict.others)
     if branch.flow != "branch":  # a guarded exit or return
-        return f"{_do(others, 'exits', 'exit')}, {_do(reaching, 'continues', 'continue')} ({name})"
-    takes_it = condition.value is not branch.negated
-    taking, falling = (reaching, others) if takes_it else (others, reaching)
-    return f"{_do(taking, 'takes', 'take')} the branch, {_do(falling, 'falls', 'fall')} through ({name})"
+        what = f"{_do(others, 'exits', 'exit')}, {_do(reaching, 'continues', 'continue')}"
+    else:
+        takes_it = condition.value is not branch.negated
+        taking, falling = (reaching, others) if takes_it else (others, reaching)
+        what = f"{_do(taking, 'takes', 'take')} the branch, {_do(falling, 'falls', 'fall')} through"
+    return Mark(condition.at, f"{what} ({name})", role="")
 
 
 def _do(who: tuple[str, str], singular: str, plural: str) -> str:

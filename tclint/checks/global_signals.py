@@ -116,7 +116,7 @@ def _unacquired(
                 site,
                 _OWN_CTA
                 if narrow
-                else f"orders no other access after the {word.value}{', nor before it' if alone else ''}",
+                else f"orders no other access {'before or ' if alone else ''}after the {word.value}",
             ),
             *(Mark(i, _OWN_CTA) for i in barriers),
             Mark(path.end, _STALE[word]),

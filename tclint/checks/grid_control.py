@@ -38,7 +38,7 @@ Given = tuple[int, int]
 
 
 _WEIGHTS = "the role may load only weights, which no grid writes"
-_ASSUMED = " (the kernel is taken to be launched as a programmatic dependent)"
+_ASSUMED = " (assuming the kernel is launched as a programmatic dependent)"
 
 
 class _Evidence(Enum):
@@ -124,7 +124,7 @@ def _read_before(model: KernelModel, waits: list[int], observers: frozenset[int]
                 if model.dependent
                 else "does an earlier grid write it?"
             ),
-            steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
+            steps=(Mark(path.end, "reads it"), Mark(wait, "waits for the earlier grids only here")),
             count=len(sites),
             help="move the read after griddepcontrol.wait, unless no earlier grid writes what it reads",
             fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),

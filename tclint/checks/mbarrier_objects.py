@@ -592,7 +592,8 @@ def _published(
 
 def _early(known: MbarrierObjects, publication: _Publication, init: int, use: int, threads: T.Threads) -> Hit:
     model = known.model
-    maker, far = model.describe_threads(model.views.context_of(init).threads), _elsewhere(model, use)
+    maker, user = map(model.describe_threads, (model.views.context_of(init).threads, threads))
+    far = _elsewhere(model, use)
     unordered = sorted(set(publication.unordered(init).values()))
     if unordered:
         why = "barrier.cluster.arrive.relaxed orders no memory, and no fence.mbarrier_init precedes it"
@@ -608,11 +609,11 @@ def _early(known: MbarrierObjects, publication: _Publication, init: int, use: in
     who = "this mbarrier of another CTA" if far else "this mbarrier"
     return MB002.hit(
         site=use,
-        message=f"{model.name(use)} of {model.describe_threads(threads)} may use {who} before it has been initialised: {why}",
+        message=f"{model.name(use)} of {user} may use {who} before it has been initialised: {why}",
         steps=(
-            Mark(init, f"initialised by {maker}"),
+            Mark(init, "initialises it", role=maker),
             *(Mark(i, "does not order preceding writes") for i in unordered),
-            Mark(use, "used with no ordering after the initialisation"),
+            Mark(use, "uses it, not ordered after the initialisation", role=user),
         ),
         help=remedy,
         fixes=_published(known, publication, init, use, far),

@@ -236,7 +236,7 @@ def _too_few(
         steps=(
             *steps,
             *skipped,
-            Mark(wait, f"waits for all {times(count)}" if count > 1 else "waits for the arrival"),
+            Mark(wait, f"waits for {times(count)}"),
         ),
         help="set the count of mbarrier.init to the number of arrivals in a phase"
         + (", or let the threads that skip the arrival arrive, too" if skipped else ""),
@@ -440,7 +440,7 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit
                 + _amounts(values.constant_of(expected), values.constant_of(copied), difference),
                 steps=(
                     *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in expects),
-                    *(_mark(model, i, _with_bytes(model, i, "bytes", "completes")) for i in copies),
+                    *(_mark(model, i, _with_bytes(model, i, "bytes", "transfers")) for i in copies),
                 ),
                 help=_ISSUED_ONCE if repeated else _REMEDY,
                 fixes=() if repeated else _expecting(model, expects, values.constant_of(copied)),
@@ -475,7 +475,7 @@ def _amounts(expected: int | None, copied: int | None, difference: int) -> str:
     effect = (
         "the phase never completes"
         if more
-        else "the phase may complete before all of them have arrived, or never"
+        else "the phase may complete before the copies have, or never complete"
     )
     if expected is None or copied is None:
         return (
@@ -572,7 +572,7 @@ def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             yield MB004.hit(
                 site=site,
                 message=f"{model.name(site)} expects {_with_executions(mbarriers, site, number)} for copies that each transfer whole rows "
-                f"of {row} bytes: the phase may complete before all of them have arrived, or never",
+                f"of {row} bytes: the phase may complete before the copies have, or never complete",
                 steps=(
                     _mark(model, site, _with_bytes(model, site, "tx", "expects")),
                     *(_mark(model, i, "transfers whole rows") for i in mbarriers.copies(ring)[:2]),

@@ -149,7 +149,7 @@ def _hit(
     matrices = model.fact(ObjectNames).accessed(site, writes=False)
     return rule.hit(
         site=use,
-        message=f"{model.name(use)} {verb} shared memory that {name} may still read as a matrix: {reason.why}",
+        message=f"{model.name(use)} {verb} shared memory that {name} may still read as an operand: {reason.why}",
         steps=(
             Mark(site, "starts to read these bytes through a descriptor", role=role, object=matrices),
             *reason.steps,

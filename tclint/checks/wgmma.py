@@ -379,7 +379,7 @@ def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
         if _orders(instruction.effects) or (polling and instruction.flow):
             last, polling = i, instruction.effects.awaits is Barrier.MBARRIER
     if last >= 0:
-        yield Mark(last, "no wgmma.fence follows on the path")
+        yield Mark(last, "no wgmma.fence between this and the wgmma.mma_async")
 
 
 @check(WG002, analyses=(WgmmaFences,))

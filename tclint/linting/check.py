@@ -21,7 +21,6 @@ from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.figures import RULES as FIGURES
 from tclint.findings.finding import (
-    LATER,
     BlockedWait,
     FileReport,
     Finding,
@@ -41,6 +40,7 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.newer import beyond_table, may_synchronise
 from tclint.linting.cache import CheckResult, Facts, IncrementalCache
+from tclint.linting.iterations import in_order
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
@@ -419,26 +419,12 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
     return replace(
         hit,
         message=hit.message.replace(*parameters),
-        steps=tuple(_in_order(model, hit, map(described, hit.steps))),
+        steps=tuple(in_order(model, hit, map(described, hit.steps))),
         deadlock=tuple(
             replace(party, wait=described(party.wait), arrivals=tuple(map(described, party.arrivals)))
             for party in hit.deadlock
         ),
     )
-
-
-def _in_order(model: KernelModel, hit: Hit, steps: Iterable[Mark]) -> Iterator[Mark]:
-    """The *steps* of *hit*; one that follows the step before it only by way of a back edge says so."""
-    one_path = hit.one_path and not hit.deadlock
-    before: Mark | None = None
-    for mark in steps:
-        if one_path and not mark.aside and mark.function in (None, model.function):
-            again = before is not None and model.cfg.in_later_iteration(before.site, mark.site)
-            before = mark
-            if again and "iterat" not in mark.message:
-                yield replace(mark, message=f"{LATER}{mark.message}")
-                continue
-        yield mark
 
 
 def _located(source: Source, function: Function, unanswered: Mapping[Unanswered, int]) -> list[OpenQuestion]:

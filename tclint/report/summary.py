@@ -265,20 +265,24 @@ def tally(summary: Summary) -> str:
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
     if summary.unprinted:
-        parts.append(f"{count(summary.unprinted, 'note')} not printed (--min-severity info)")
+        parts.append(
+            f"{count(summary.unprinted, 'note')} not printed (--min-severity info prints {_them(summary.unprinted)})"
+        )
     if summary.unlisted:
         parts.append(f"{summary.unlisted} of them not shown (--max-findings)")
     if summary.fixable:
         parts.append(f"{summary.fixable} fixable with --fix")
     if summary.unsafe_fixable:
-        hidden = count(summary.unsafe_fixable, "more fix").replace("fixs", "fixes")
+        hidden = count(summary.unsafe_fixable, "more fix" if summary.fixable else "fix").replace(
+            "fixs", "fixes"
+        )
         parts.append(f"{hidden} with --unsafe-fixes")
     parts += _executed(summary)
     parts += _inline(summary)
     parts += _hidden(summary)
     if summary.kernels_with_open_questions:
         parts.append(
-            f"questions left open in {count(summary.kernels_with_open_questions, 'kernel')} (--timings)"
+            f"questions left open in {count(summary.kernels_with_open_questions, 'kernel')} (--timings counts them)"
         )
     if summary.excluded:
         parts.append(f"{count(summary.excluded, 'path')} excluded by the configuration")
@@ -370,7 +374,7 @@ def _hidden(summary: Summary) -> Iterator[str]:
         if summary.min_confidence > Confidence.MEDIUM:
             yield f"{count(hidden, 'finding')} below {summary.min_confidence.label} confidence hidden"
         else:
-            yield f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows them)"
+            yield f"{count(hidden, 'low-confidence finding')} hidden (--pedantic shows {_them(hidden)})"
     if below := sum(summary.below_severity.values()):
         yield f"{count(below, 'finding')} below --min-severity hidden"
     if ignored := sum(summary.ignored.values()):
@@ -381,6 +385,10 @@ def _hidden(summary: Summary) -> Iterator[str]:
         yield f"{count(baselined, 'finding')} hidden by the baseline"
     if summary.gone:
         yield f"{count(len(summary.gone), 'baseline finding')} gone (tclint baseline --prune removes them)"
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
 
 
 def count(number: int, noun: str) -> str:

@@ -449,7 +449,7 @@ def test_a_counter_with_no_fence_on_either_side_is_one_finding_about_both() -> N
     (both,) = by_rule(lint(in_turn(WRITE, LAST, READ, DONE)), "MO003")
     (after,) = by_rule(lint(in_turn(WRITE, FENCE, LAST, READ, DONE)), "MO003")
     assert [step.message for step in both.steps if step.span == both.span] == [
-        "orders no other access after the counter, nor before it"
+        "orders no other access before or after the counter"
     ]
     assert both.help.endswith("of that scope before and after it")
     assert [step.message for step in after.steps if step.span == after.span] == [

@@ -241,7 +241,7 @@ def test_the_initialisation_of_an_mbarrier_must_be_observed(between: str, observ
         assert hit.severity is (Severity.INFO if "relaxed" in between else Severity.ERROR)
         (strict,) = found(body, "MB002", strict=True)
         assert strict.severity is (Severity.WARNING if "relaxed" in between else Severity.ERROR)
-        assert hit.steps[0].message == "initialised by thread 0"
+        assert (hit.steps[0].message, hit.steps[0].role) == ("initialises it", "thread 0")
 
 
 SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alone;"

@@ -96,7 +96,7 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
     assert [(step.message, step.role) for step in finding.steps] == [
         ("expects 128 arrivals in each phase", "thread 0"),
         ("arrives", "lane 0 of warps 0-3"),
-        ("waits for all 128 arrivals", "all threads"),
+        ("waits for 128 arrivals", "all threads"),
     ]
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
 
@@ -145,7 +145,7 @@ def test_a_phase_without_arrivals_is_shown_with_a_copy_that_completes_on_its_mba
     assert [step.message for step in finding.steps] == [
         "expects 1 arrival in each phase",
         "completes its bytes on the mbarrier, but does not arrive",
-        "waits for the arrival",
+        "waits for 1 arrival",
     ]
 
 
@@ -287,7 +287,7 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         (["mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 512;", COPY, ARRIVE], ""),
         ([expect(1024), COPY, COPY.replace("tile", "tile+512")], ""),
         ([expect(1024), COPY], "MB004 mbarrier.arrive.expect_tx expects 1024 bytes, but the copies of the phase transfer 512: the phase never completes"),
-        ([expect(496), COPY], "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
+        ([expect(496), COPY], "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before the copies have, or never complete"),
         (["mul.lo.u32 %r7, %r9, 16;", "add.u32 %r6, %r7, 16;", expect("%r6"), COPY.replace("512", "%r7")],
          "MB004 mbarrier.arrive.expect_tx expects 16 bytes more than the copies of the phase transfer: the phase never completes"),
         (["mul.lo.u32 %r7, %r9, 16;", expect("%r7"), COPY.replace("512", "%r7")], ""),
@@ -301,7 +301,7 @@ def test_stages_of_a_ring(counts: list[int], message: str) -> None:
         ([CHOICE, expect(512), f"@%p3 {COPY}", f"@!%p3 {COPY}"], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@!%p3 {expect(512)}", COPY], ""),
         ([CHOICE, f"@%p3 {expect(512)}", f"@%p3 {COPY}", f"@!%p3 {expect(496)}", f"@!%p3 {COPY}"],
-         "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before all of them have arrived, or never"),
+         "MB004 mbarrier.arrive.expect_tx expects 496 bytes, but the copies of the phase transfer 512: the phase may complete before the copies have, or never complete"),
         # It is not known for which mbarrier these are expected.
         (["ld.shared.u32 %r7, [tile+4096];", expect(512, "%r7"), COPY, ARRIVE], ""),
     ],
@@ -316,7 +316,7 @@ def test_steps_of_bytes() -> None:
     (finding,) = by_rule(report(body), "MB004")
     assert [(step.message, step.role) for step in finding.steps] == [
         ("expects 1024 bytes", "thread 0"),
-        ("completes 512 bytes", "thread 0"),
+        ("transfers 512 bytes", "thread 0"),
     ]
     assert finding.help.startswith("expect the sum of the bytes of all copies")
 
@@ -441,7 +441,7 @@ def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
     """The mode of a descriptor of wgmma says how many bytes a row has."""
     message = (
         f"MB004 mbarrier.arrive.expect_tx expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
-        "the phase may complete before all of them have arrived, or never"
+        "the phase may complete before the copies have, or never complete"
     )
     assert rows_of(mode, 1, "@%p0 bra wait;", expect(amount), tile(0)) == ([message] if row else [])
 

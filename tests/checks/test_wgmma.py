@@ -359,7 +359,7 @@ def test_a_commit_after_the_wait_is_reported_as_such() -> None:
     code = text(f"{FENCE}\n{ISSUE}\nwgmma.wait_group.sync.aligned 0;\n{COMMIT}\nst.global.f32 [%rd2], %f0;")
     (finding,) = by_rule(lint(code), "WG001")
     assert finding.message.endswith(
-        ": it was committed after wgmma.wait_group, which covers earlier groups only"
+        ": wgmma.mma_async was committed after wgmma.wait_group, which covers earlier groups only"
     )
     assert [s.message for s in finding.steps][1:3] == ["completes earlier groups only", "committed here"]
 
@@ -401,7 +401,7 @@ def test_a_missing_wait_says_where_the_wait_is_too_shallow() -> None:
         lint(text(f"{FENCE}\n{OTHER}\n{COMMIT}\n{ISSUE}\n{COMMIT}\n{wait(1)}\n{USE}\n{wait()}")), "WG001"
     )
     assert "wait_group 1" in finding.message
-    assert finding.help == "use wgmma.wait_group 0 before this instruction"
+    assert finding.help == "use wgmma.wait_group 0 there, or add wgmma.wait_group 0 before this instruction"
 
 
 @pytest.mark.parametrize("ends", ["lt.s32", "ne.s32"])
@@ -434,7 +434,7 @@ def test_a_missing_fence_is_shown_between_the_last_ordering_instruction_and_the_
     code = text(body)
     (finding,) = by_rule(lint(code), "WG002")
     assert [(code[s.span.start : s.span.end], s.message) for s in finding.steps] == [
-        ("bar.sync 0;", "no wgmma.fence follows on the path"),
+        ("bar.sync 0;", "no wgmma.fence between this and the wgmma.mma_async"),
         (ISSUE, "the first wgmma.mma_async on the path"),
     ]
 

@@ -128,11 +128,11 @@ def test_text_counts_notes_and_prints_none(run: Run, monkeypatch: pytest.MonkeyP
     code, out, _ = run("check", "a.ptx", "b.ptx")
     assert (code, out.count(" is wrong")) == (1, 1)
     assert out.splitlines()[-1].startswith(
-        "Found 1 error, 2 notes in 2 of 2 files; 2 notes not printed (--min-severity info)"
+        "Found 1 error, 2 notes in 2 of 2 files; 2 notes not printed (--min-severity info prints them)"
     )
     assert run("check", "b.ptx") == (
         0,
-        "Found 1 note in 1 file; 1 note not printed (--min-severity info).\n",
+        "Found 1 note in 1 file; 1 note not printed (--min-severity info prints it).\n",
         "",
     )
     for options in (("--min-severity", "info"), ("--fail-on", "info"), ("--output-format", "concise")):
@@ -149,7 +149,7 @@ def test_text_counts_notes_and_prints_none(run: Run, monkeypatch: pytest.MonkeyP
 def test_hidden_findings_are_counted(run: Run) -> None:
     write(a="doubt")
     assert run("check", "a.ptx")[1] == (
-        "No findings in 1 file; 1 low-confidence finding hidden (--pedantic shows them).\n"
+        "No findings in 1 file; 1 low-confidence finding hidden (--pedantic shows it).\n"
     )
 
 

@@ -140,7 +140,7 @@ SOURCE = Source.from_bytes(b"error low info", "out/gen/a.ptx")
 @pytest.mark.parametrize(
     ("config", "shown", "sentence"),
     [
-        (Config(), "error info", "1 low-confidence finding hidden (--pedantic shows them)"),
+        (Config(), "error info", "1 low-confidence finding hidden (--pedantic shows it)"),
         (Config(pedantic=True), "error low info", "files"),
         (Config(min_confidence=Confidence.LOW), "error low info", "files"),
         (Config(min_confidence=Confidence.HIGH), "error", "2 findings below high confidence hidden"),

@@ -363,7 +363,7 @@ def test_kernels_with_open_questions_are_counted_in_the_last_line(
         return capsys.readouterr().out.splitlines()[-1]
 
     assert "left open" not in last_line("few.ptx")
-    assert "; questions left open in 1 kernel (--timings)" in last_line("few.ptx", "many.ptx")
+    assert "; questions left open in 1 kernel (--timings counts them)" in last_line("few.ptx", "many.ptx")
 
 
 def test_json_lists_each_open_question_with_its_location(folder: File) -> None:

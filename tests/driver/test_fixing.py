@@ -122,7 +122,7 @@ def test_a_note_counts_no_fix_as_safe_until_strict_makes_it_a_warning(
 ) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(page_block("TC011", "overwritten"))
-    assert "1 more fix with --unsafe-fixes" in run_tclint("check", "k.ptx").stdout
+    assert "1 fix with --unsafe-fixes" in run_tclint("check", "k.ptx").stdout
     assert "(1 fixed" not in run_tclint("check", "--fix", "k.ptx").stdout
     assert "1 fixable with --fix" in run_tclint("check", "--strict", "k.ptx").stdout
     run_tclint("check", "--fix", "--unsafe-fixes", "k.ptx")

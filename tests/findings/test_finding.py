@@ -60,8 +60,7 @@ def test_low_confidence_is_counted_and_hidden_unless_pedantic() -> None:
     assert summary.hidden == {"WG001": 1}
     assert summary.by_rule == {"WG001": 1}
     assert (
-        tally(summary)
-        == "Found 1 warning in 1 file; 1 low-confidence finding hidden (--pedantic shows them)."
+        tally(summary) == "Found 1 warning in 1 file; 1 low-confidence finding hidden (--pedantic shows it)."
     )
 
     shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))

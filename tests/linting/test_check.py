@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tclint.commands._cli import cli
-from tclint.findings.finding import LATER, FileReport, SourceLocation
+from tclint.findings.finding import FileReport, SourceLocation
 from tclint.findings.selection import Request, Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
@@ -23,14 +23,12 @@ from tests.tools.project import ROOT
 from tests.tools.support import (
     HEADER,
     HOPPER,
-    OWN_WORD,
     before_the_wait,
     by_rule,
     found,
     kernel,
     line_of,
     lint,
-    loop,
     module,
 )
 
@@ -409,30 +407,6 @@ def test_exit_codes(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- what a finding carries
-
-
-@pytest.mark.parametrize(
-    ("iteration", "said"),
-    [
-        (
-            "st.shared.f32 [%r3], %f0;\nbar.sync 0;\nld.shared.f32 %f1, [%r5];\nadd.f32 %f2, %f2, %f1;",
-            ["one warp reads it", f"{LATER}another warp overwrites the same bytes"],
-        ),
-        (
-            "bar.sync 0;\nst.shared.f32 [%r3], %f0;\nld.shared.f32 %f1, [%r5];\nadd.f32 %f2, %f2, %f1;",
-            ["one warp writes it", "another warp reads the same bytes"],
-        ),
-    ],
-)
-def test_a_step_that_a_back_edge_leads_to_says_so(iteration: str, said: list[str]) -> None:
-    body = (
-        f".shared .align 16 .b8 tile[512];\nmov.u32 %r0, %tid.x;\n{OWN_WORD}\n"
-        "xor.b32 %r4, %r2, 508;\nadd.u32 %r5, %r1, %r4;\nld.global.f32 %f0, [%rd1];\nmov.f32 %f2, 0f00000000;\n"
-    )
-    (one,) = by_rule(
-        lint(module(kernel(f"{body}{loop(iteration)}\nst.global.f32 [%rd1], %f2;\nret;"))), "SM001"
-    )
-    assert [step.message for step in one.steps] == said
 
 
 def test_a_finding_knows_its_place_and_steps() -> None:

@@ -189,7 +189,7 @@ error[WG001] wgmma-unwaited-accumulator-read (high confidence, static): %f0 is r
   |
   = help: wait before it
   = fix: insert a wait (--fix)
-  = note: 3 uses with this cause; only the first is shown
+  = note: 3 places have this cause; the first is shown
   = source: mma.cuh:10:3
             inlined at gemm.cu:50
   = note: PTX ISA 9.1, §9.7.15.7.3; tclint explain WG001
@@ -561,7 +561,7 @@ def test_text_says_what_was_folded_where_it_came_from_and_that_a_line_is_not_kno
         KERNEL, replace(FULL, variants=VARIANTS), replace(FULL, source_location=None), origin="Triton 3.9"
     )
     text = render("text", [made], locate=Locator("source", root=os.getcwd()))
-    assert "  = note: the same cause is also reported at line 4\n" in text
+    assert "  = note: 3 places have this cause, among them line 4\n" in text
     assert (
         "  = note: also in 7 other compiled variants: v1.ptx:1, v2.ptx(m):2, v3.ptx:3, v4.ptx:4, v5.ptx:5 and 2 more\n"
         in text
@@ -696,7 +696,7 @@ def test_junit_has_a_suite_for_each_file_and_fails_what_fails_the_run() -> None:
         "2. line 5: commits it\n"
         "3. line 6: reads it, and no wait lies on this path\n"
         "help: wait before it\n"
-        "note: 3 uses with this cause\n"
+        "note: 3 places have this cause; the first is shown\n"
         "PTX: gemm.ptx:6:24 in gemm\n"
         "source: mma.cuh:10:3, inlined at gemm.cu:50\n"
         "rule: wgmma-unwaited-accumulator-read (high confidence, static), PTX ISA 9.1, §9.7.15.7.3"

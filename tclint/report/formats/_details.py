@@ -29,9 +29,7 @@ def details(report: FileReport, finding: Finding, context: FormatContext) -> Ite
         yield f"help: {finding.help}"
     if finding.help_source is not None:
         yield f"help: {finding.help_source.producer}: {finding.help_source.text}"
-    if finding.count > 1:
-        yield f"note: {count(finding.count, 'use')} with this cause"
-    yield from (f"note: {text}" for text in variant_notes(report, finding))
+    yield from (f"note: {text}" for text in variant_notes(report, finding, counted=True))
     line, column = region(report, finding.span)[0]
     yield f"PTX: {displayed_name(report)}:{line}:{column}{f' in {finding.entry}' if finding.entry else ''}"
     if finding.confirmation is not None:
@@ -109,20 +107,25 @@ def listed(
         )
 
 
-def variant_notes(report: FileReport, finding: Finding, *, ptx: bool = False) -> Iterator[str]:
+def variant_notes(
+    report: FileReport, finding: Finding, *, ptx: bool = False, counted: bool = False
+) -> Iterator[str]:
     """Notes that give the locations of the findings merged into this one, or of the one that it duplicates.
 
-    *ptx*: whether they have to say that the lines are those of the PTX.
+    *ptx*: whether they have to say that the lines are those of the PTX; *counted*: whether they count what has the same cause.
     """
     if finding.duplicate_of is not None:
         yield f"a duplicate of the finding at {named(finding.duplicate_of)}"
     home = (report.path, report.member, finding.entry)
     here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
-    if here:
-        lines = _listed([str(v.line) for v in here])
-        words = "line" if len(here) == 1 else "lines"
-        yield f"the same cause is also reported at {words} {lines}{' of the PTX' if ptx else ''}"
+    lines = (
+        f"{'line' if len(here) == 1 else 'lines'} {_listed([str(v.line) for v in here])}{' of the PTX' * ptx}"
+    )
+    if counted and finding.count > 1:
+        yield f"{finding.count} places have this cause{f', among them {lines}' if here else '; the first is shown'}"
+    elif here:
+        yield f"the same cause is also reported at {lines}"
     if there:
         kernels = {(v.path, v.member, v.entry) for v in there}
         yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([named(v) for v in there])}"

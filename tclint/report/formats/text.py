@@ -215,11 +215,9 @@ class _Frames:
             yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
         if finding.doubt:
             yield "doubt", finding.doubt
-        if finding.count > 1:
-            yield "note", f"{count(finding.count, 'use')} with this cause; only the first is shown"
         target = self._locate(report, finding).source
         at_hand = target is not None and target.text is not None
-        yield from (("note", text) for text in variant_notes(report, finding, ptx=at_hand))
+        yield from (("note", text) for text in variant_notes(report, finding, ptx=at_hand, counted=True))
         if at_hand and target is not None and target.file in report.newer:
             name = self._locate.local(target.file)
             yield "note", f"{name} is newer than the PTX: its lines may have moved"
