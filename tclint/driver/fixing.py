@@ -8,8 +8,10 @@ reason is reported. Overlapping edits are never applied together. :mod:`tclint.d
 
 from __future__ import annotations
 
+from bisect import bisect, bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
@@ -191,23 +193,32 @@ def _tried(
     edits = {edit for _, fix in chosen for edit in fix.edits}
     source = Source(joined(old.data, edits), old.path, old.container, old.member)
     then = shown(source, config, known, past)
-    before = {_key(finding, edits): finding for finding in report.findings}
+    move = moved(edits)
+    before = {_key(finding, move): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
         return _Failed(f"the fix causes an error: {then.problems[-1].message}", chosen)
     if new := [finding for key, finding in after.items() if key not in before]:
         line = source.position(new[0].span.start).line
-        beside = [_nearest(chosen, finding.span.start, edits) for finding in new]
+        beside = _nearest(chosen, (finding.span.start for finding in new), move)
         return _Failed(f"the fix causes {new[0].rule.id} in line {line}", beside)
-    if idle := [pair for pair in chosen if _key(pair[0], edits) in after]:
+    if idle := [pair for pair in chosen if _key(pair[0], move) in after]:
         return _Failed("the fix does not remove the finding", idle)
     gone = tuple(finding for key, finding in before.items() if key not in after)
     return Fixed(source, then, report, gone)
 
 
-def _nearest(chosen: Sequence[tuple[Finding, Fix]], start: int, edits: Iterable[Edit]) -> tuple[Finding, Fix]:
-    """The fix that changes the text nearest to the offset *start* in the text to which all *edits* have been applied."""
-    return min(chosen, key=lambda pair: min(abs(moved(e.span.start, edits) - start) for e in pair[1].edits))
+def _nearest(
+    chosen: Sequence[tuple[Finding, Fix]], starts: Iterable[int], move: Callable[[int], int]
+) -> list[tuple[Finding, Fix]]:
+    """For each of *starts*, offsets in the changed text, the fix that changes the text nearest to it."""
+    places = sorted((move(e.span.start), n) for n, (_, fix) in enumerate(chosen) for e in fix.edits)
+    found = []
+    for start in starts:
+        at = bisect(places, (start, -1))
+        _, number = min(places[max(at - 1, 0) : at + 1], key=lambda place: abs(place[0] - start))
+        found.append(chosen[number])
+    return found
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
@@ -232,20 +243,24 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     if isinstance(made, Fixed):
         good += best
     else:
-        unsuspected = [(f, fix) for f, fix in best if not _among(f, fix, made.suspects)]
+        unsuspected = _without(best, made.suspects)
         if len(unsuspected) > 1 and _hold(before, unsuspected, config, past):
             good += unsuspected
             done = unsuspected
-    others = [(f, fix) for f in seen for fix in f.fixes if not _among(f, fix, done)]
+    others = _without([(f, fix) for f in seen for fix in f.fixes], done)
     good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold(before, [pair], config, past)]
-    kept = {id(f): tuple(x for x in f.fixes if _among(f, x, good)) for f in seen}
+    held = {(id(finding), id(fix)) for finding, fix in good}
+    kept = {id(f): tuple(fix for fix in f.fixes if (id(f), id(fix)) in held) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
 
 
-def _among(finding: Finding, fix: Fix, pairs: Iterable[tuple[Finding, Fix]]) -> bool:
-    """Whether *pairs* has this very *fix* of *finding*: equal ones of other findings do not count."""
-    return any(finding is other and fix is one for other, one in pairs)
+def _without(
+    pairs: Iterable[tuple[Finding, Fix]], others: Iterable[tuple[Finding, Fix]]
+) -> list[tuple[Finding, Fix]]:
+    """Those of *pairs* that are not among the *others*: a fix that equals one of another finding is not that one."""
+    left_out = {(id(finding), id(fix)) for finding, fix in others}
+    return [(finding, fix) for finding, fix in pairs if (id(finding), id(fix)) not in left_out]
 
 
 def _hold(
@@ -270,30 +285,41 @@ def _about(config: Config, findings: Iterable[Finding]) -> Config:
 def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:
     """The best fix of each finding, without those whose edits conflict with an earlier one."""
     chosen: list[tuple[Finding, Fix]] = []
-    taken: list[Edit] = []
+    known, taken = (
+        set[Edit](),
+        list[tuple[int, int]](),
+    )  # the spans of edits that do not clash, in the order of the text
     for finding, (fix, *_) in todo:
-        new = [edit for edit in fix.edits if edit not in taken]
-        if not any(_clash(edit, other) for edit in new for other in taken):
+        new = [edit for edit in fix.edits if edit not in known]
+        spans = [(edit.span.start, edit.span.end) for edit in new]
+        at = [bisect_left(taken, span) for span in spans]
+        beside = (taken[max(i - 1, 0) : i + 1] for i in at)
+        if not any(
+            _clash(span, other) for span, others in zip(spans, beside, strict=True) for other in others
+        ):
             chosen.append((finding, fix))
-            taken += new
+            known.update(new)
+            for span in spans:
+                insort(taken, span)
     return chosen
 
 
-def _clash(a: Edit, b: Edit) -> bool:
+def _clash(a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Whether two edits change the same bytes, or insert at the same offset, where their order would be unknown."""
-    return a.span == b.span or (a.span.start < b.span.end and b.span.start < a.span.end)
+    return a == b or (a[0] < b[1] and b[0] < a[1])
 
 
-def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
-    """The identity of a finding, in the text to which *edits* have been applied."""
-    return finding.rule.id, finding.entry, moved(finding.span.start, edits)
+def _key(finding: Finding, move: Callable[[int], int] = int) -> _Key:
+    """The identity of a finding, in the text in which *move* says where an offset is."""
+    return finding.rule.id, finding.entry, move(finding.span.start)
 
 
-def moved(offset: int, edits: Iterable[Edit]) -> int:
-    """*offset* in the text to which *edits* have been applied."""
-    return offset + sum(
-        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= offset
-    )
+def moved(edits: Iterable[Edit]) -> Callable[[int], int]:
+    """A function from an offset to where it is in the text to which *edits* have been applied."""
+    ordered = sorted(edits, key=lambda edit: edit.span.end)
+    ends = [edit.span.end for edit in ordered]
+    grown = [0, *accumulate(len(e.text.encode()) - (e.span.end - e.span.start) for e in ordered)]
+    return lambda offset: offset + grown[bisect(ends, offset)]
 
 
 # ---------------------------------------------------------------- files

@@ -48,8 +48,8 @@ def add_ignores(source: Source, config: Config, unsafe: bool = False, known: Bas
         edits = _Comments(source).edits(wanted)
         text = Source(joined(source.data, edits), source.path, source.container, source.member)
         after = shown(text, config, known) if edits else before
-        left = {(f.rule.id, f.entry, f.span.start) for f in after.findings}
-        kept = tuple(f for f in wanted if (f.rule.id, f.entry, moved(f.span.start, edits)) in left)
+        left, move = {(f.rule.id, f.entry, f.span.start) for f in after.findings}, moved(edits)
+        kept = tuple(f for f in wanted if (f.rule.id, f.entry, move(f.span.start)) in left)
         if not kept:
             break
         refused = (*refused, *kept)

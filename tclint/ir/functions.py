@@ -822,5 +822,6 @@ def _out_of_range(text: str, operand: Immediate) -> str:
     """Why the assembler rejects the constant *text*, which is *operand*; empty if it accepts it."""
     if isinstance(operand.value, float):
         return "a constant is not a normal number of double precision" if abnormal(text) else ""
-    too_long = len(text) > 18 and text.strip("-+~U").isalnum() and overflows(text)
+    digits = text.lstrip("-+~")  # of which there may be several, and no digit
+    too_long = len(digits) > 18 and digits.isalnum() and overflows(digits)
     return "a constant has more than 64 bits" if too_long else ""

@@ -793,6 +793,21 @@ def test_what_a_register_holds_of_an_immediate(value: float, size: int, bits: in
     assert Immediate(value).pattern(size) == bits
 
 
+@pytest.mark.parametrize(
+    ("constant", "long"),
+    [
+        ("--5", False),
+        ("-" * 30 + "5", False),
+        ("-" * 30, False),
+        ("--99999999999999999999999", True),
+        ("~-99999999999999999999999", True),
+    ],
+)
+def test_a_constant_may_have_several_signs(constant: str, long: bool) -> None:
+    found = [error.message for error in body(f".reg .b32 %r<4>;\nmov.u32 %r1, {constant};\nret;").errors]
+    assert ("a constant has more than 64 bits" in found) is long
+
+
 def test_a_range_of_more_registers_than_32_bits_count_is_an_error() -> None:
     f = body(f".reg .b32 %r<{1 << 32}>;")
     assert [(t.kind, t.message) for t in f.errors] == [("overflow", "the size of %r has more than 32 bits")]
