@@ -16,7 +16,7 @@ from tclint.isa.notation import TYPE
 
 __all__ = ["ADDRESSES", "SPECIAL", "Width", "needed", "width_of"]
 
-_BITS = re.compile(r"\.(?:[usb]|b?f)(\d+)(?:x(\d))?")
+_BITS = re.compile(r"\.(?:[usb]|b?f)(\d{1,3})(?:x(\d))?")
 _OTHERS = {".pred": 1, ".tf32": 32}
 _NAMED = re.compile(r"\.([a-z]+?)(\d+)(x\d)?")
 _PLAIN = frozenset("dabc")

@@ -43,6 +43,7 @@ _REGISTER = re.compile(r"%(?:p|h|r|rd|f|fd|rq)\d+")
         (".e4m3x2", 0),
         (".ue8m0x2", 0),
         (".texref", 0),
+        (".b18446744073709551616", 0),
     ],
 )
 def test_the_bits_of_a_type(type_: str, bits: int) -> None:
