@@ -510,7 +510,7 @@
     return h("article", { class: `finding ${finding.severity}${n === active ? " active" : ""}` },
       h("button", { type: "button", id: `finding${n}`, "aria-expanded": String(Boolean(open)), onclick: () => { activate(n, false); walk(); } },
         h("span", { class: "badge" }, `${labelOf[finding.severity]} ${finding.rule}`), h("span", { class: "dim" },
-          ` line ${finding.line}${finding.count > 1 ? ` · ${many(finding.count, "use")}` : ""}${finding.suppressed !== null ? " · suppressed by a comment" : ""}`),
+          ` line ${finding.line}${finding.count > 1 ? ` · ${many(finding.count, "place")}` : ""}${finding.suppressed !== null ? " · suppressed by a comment" : ""}`),
         h("span", { class: "message" }, finding.message)),
       details.length ? h("div", { class: "more" }, details) : "");
   };

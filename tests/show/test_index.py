@@ -62,6 +62,9 @@ def test_the_gravest_kernels_come_first_with_findings_verdicts_and_costs(
         assert "proved availability" in rest or "proved" in rest
     head = (tmp_path / "pages" / "index.html").read_text()
     assert "3 kernels in 2 files, 1 with errors, 2 without findings" in head
+    # The line below a link would hide the underscores of a name, and the focus must be seen.
+    assert "text-underline-offset: 4px" in head
+    assert ":focus-visible { outline: 2px" in head
 
 
 def test_each_kernel_has_a_page_that_leads_back(folder: Path, tmp_path: Path) -> None:
