@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from tclint.hang.positions import CodePosition, PositionError, listed
 
@@ -22,6 +23,8 @@ _THREADS = re.compile(
 """A row of ``info cuda threads``: the first and the last thread, how many, the program counter, and maybe the line."""
 _KERNEL = re.compile(rf"{_TRIPLE}\s+{_TRIPLE}\s+[A-Za-z_$%][\w$.]*\(")
 """A row of ``info cuda kernels``: the shapes of the grid and of a CTA, and the name."""
+_MAX_WARPS = 1 << 17
+"""More warps than a device holds at a time: 64 for each of its multiprocessors."""
 _PTX = (".ptx", ".nv_debug_ptx_txt")
 
 
@@ -70,8 +73,10 @@ def _rows(text: str) -> Iterator[CodePosition]:
     bases |= {found[2]: int(found[1], 16) - int(found[3]) for found in _BASE.finditer(text)}
     lines = [line.strip() for line in text.splitlines()]
     threads = [found for line in lines if (found := _THREADS.match(line))]
-    for found in threads:
-        yield from _threads(found, launch, bases)
+    for number, warp in enumerate(chain.from_iterable(_threads(found, launch, bases) for found in threads)):
+        if number == _MAX_WARPS:
+            raise PositionError("more threads than a device holds: is a number in the tables wrong?")
+        yield warp
     for line in lines if not threads else ():
         found_warp = _WARP.match(line)
         if found_warp is not None and int(found_warp[2], 16):

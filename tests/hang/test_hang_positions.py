@@ -132,6 +132,13 @@ def test_threads_with_a_line_need_no_address() -> None:
     assert {(p.file, p.line) for p in found} == {("ring.cu", 41)}
 
 
+@pytest.mark.parametrize("end", ["(0,0,4294967296)  (31,0,0)", "(0,0,0)  (999999999,0,0)"])
+def test_more_threads_than_a_device_holds_are_an_error(end: str) -> None:
+    row = f"*  (0,0,0)   (0,0,0)     {end}    32 0x00007f16777ac810  ring.cu    41\n"
+    with pytest.raises(PositionError, match="more threads than a device holds"):
+        read(KERNELS + row)
+
+
 def test_the_shape_of_the_ctas_gives_the_warp() -> None:
     kernels = KERNELS.replace("(160,1,1)", "(32,4,1)")
     row = "   1        0xffffffff           0x00000000 0x00007f16777ac810      0  (0,0,0)                (0,2,0)\n"
