@@ -64,9 +64,8 @@ def _made_options() -> Iterator[click.Option]:
     for setting in settings():
         kind, flag = setting.kind, f"--{setting.key}"
         written = kind.write(setting.default) if setting.default not in (None, False, ()) else ""
-        default = (
-            f" [default: {', '.join(written) if isinstance(written, list) else written}]" if written else ""
-        )
+        shown = "on" if written is True else ", ".join(written) if isinstance(written, list) else written
+        default = f" [default: {shown}]" if shown else ""
         common: dict[str, Any] = {"help": setting.help + default, "default": None}
         if kind.option == "flag":
             yield click.Option([f"{flag}/--no-{setting.key}"], **common)

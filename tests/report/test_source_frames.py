@@ -25,7 +25,7 @@ still be writing: no barrier orders the two
 11 |     put(tile, x, y, in[y * stride + x]);
    |     --- 1. one warp writes it (tile+0..1084)
 12 |     out[x * stride + y] = get(tile, y, x);
-   |     ^^^ 2. another warp reads the same bytes (tile+0..1084)
+   |                           ^^^ 2. another warp reads the same bytes (tile+0..1084)
    |
    = PTX: out/transpose.ptx:56:2: ld.shared.f32 %f2, [%r12];
    = help: """
@@ -43,6 +43,28 @@ def text(*arguments: str) -> str:
 
 def test_the_frame_has_the_lines_of_the_user(here: Path) -> None:
     assert text("out/transpose.ptx").startswith(TRANSPOSE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked"),
+    [
+        ("", "", "get"),
+        (".b8", ".b16", "out"),
+        ("function_name $L__info_string", "function_name $L__other", "out"),
+        (".b8 95,", ".b8 " + "9" * 5000 + ",95,", "get"),
+        (".b8 95,", ".b8 96,", "out"),
+    ],
+)
+def test_the_function_that_is_called_is_underlined_if_it_is_known(
+    here: Path, old: str, new: str, marked: str
+) -> None:
+    """Compilers give the position of the statement, and the name of what was inlined there in the data for a debugger."""
+    path = here / "out" / "transpose.ptx"
+    path.write_text(path.read_text().replace(old, new))
+    (report,) = check_paths([str(path)]).files
+    locate = Locator.of("source", (report,))
+    *_, row = source_rows(report, report.findings[0], locate)
+    assert row.text[row.first : row.last] == marked
 
 
 @pytest.mark.parametrize("name", NAMES)

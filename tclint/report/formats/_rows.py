@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 from tclint._named_tuple import NamedTuple
@@ -21,6 +22,10 @@ _MAX_OPCODE = 300
 """Bytes of a statement that are searched for its opcode."""
 MAX_LINE = 4000
 """Characters of a line or a statement in which lists of registers are elided."""
+_ARGUMENTS = pattern(r"<[^<>]*>")
+"""The innermost arguments of a template."""
+_NEAR = 1 << 16
+"""Bytes before an instruction in which the ``.loc`` is searched that applies to it."""
 _LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
 """A list of at least five registers, of which the first and the last are shown."""
 _WORD = pattern(r"(?://|/\*|#).*\S|\w+(?:(?:::|\.)\w+)*|\S")
@@ -78,7 +83,8 @@ def _source_rows(report: FileReport, finding: Finding, locate: Locator) -> Itera
         if location is None or line is None or line.text is None:
             yield _ptx_row(report, span, label, primary)
             continue
-        first, last = _underlined_columns(line)
+        callee = _callee_columns(report, span, line) if line in location.inlined_at else None
+        first, last = callee or _underlined_columns(line)
         called = _called(location, line)
         yield Row(locate.local(line.file), line.line, line.text, first, last, label + called, primary)
 
@@ -136,6 +142,30 @@ def _underlined(report: FileReport, span: Span) -> Span:
         return span
     opcode = _OPCODE.match(data, span.start, min(span.end, span.start + _MAX_OPCODE))
     return span if opcode is None else Span(*opcode.span())
+
+
+def _callee_columns(report: FileReport, span: Span, line: SourceLocation) -> tuple[int, int] | None:
+    """The columns in *line* of the name of the function from which the instruction at *span* was inlined there; None if it is
+    not known, or not in the line.
+
+    Compilers give the position of the statement: under ``if (last) copy(to, from);`` that is the ``if``.
+    """
+    assert report.source is not None  # guaranteed by FileReport
+    data = report.source.data
+    # The last one is that of the instruction, which is inlined there.
+    inlined = rb"function_name\s+([\w$]+)[^\n]*,\s*inlined_at\s+\d+\s+%d\s+%d\b" % (line.line, line.column)
+    called = [*re.finditer(inlined, data[max(span.start - _NEAR, 0) : span.start])][-1:]
+    for label in (re.escape(found[1]) for found in called):
+        stored = re.search(rb"^[ \t]*%s:((?:\s*\.b8[\d, \t]+)+)" % label, data, re.MULTILINE)
+        codes = map(int, re.findall(rb"\b\d{1,3}\b", stored[1])) if stored else ()
+        name = source_name(bytes(code for code in codes if 0 < code < 128).decode())
+        while (shorter := _ARGUMENTS.sub("", name)) != name:
+            name = shorter
+        name = name.rpartition("::")[2]
+        word = re.compile(rf"\b{re.escape(name)}(?=\s*[<(])").search(line.text or "", max(line.column - 1, 0))
+        if name and word is not None:
+            return word.span()
+    return None
 
 
 def _underlined_columns(line: SourceLocation) -> tuple[int, int]:
