@@ -78,7 +78,10 @@ def _uninitialised(known: MbarrierObjects) -> Iterator[Hit]:
         yield MB009.hit(
             site=sites[0],
             message=f"{model.name(sites[0])} uses {name}, which is never initialised: {why}",
-            steps=tuple(sorted((*others, *known.addressed(what, sites[0])), key=lambda step: step.site)),
+            steps=(
+                *sorted((*others, *known.addressed(what, sites[0])), key=lambda step: step.site),
+                Mark(sites[0], "uses it", aside=True),
+            ),
             help="initialise it once before its first use, with a barrier between the two",
             count=len(sites),
             about=frozenset(sites),

@@ -12,6 +12,7 @@ from typing import Any
 from tclint._dataclass import dataclass
 from tclint._named_tuple import NamedTuple
 from tclint.analyses.happens_before import HappensBefore
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.tcgen05 import ISSUED, OperationsState, Tcgen05Operations
 from tclint.analyses.tcgen05_liveness import LoadLiveness
@@ -468,7 +469,7 @@ def _uses_no_value(effects: Effects) -> bool:
     return effects.exchange is Exchange.ELECT or effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER)
 
 
-@check(TC005, TC008, analyses=(Tcgen05Operations,))
+@check(TC005, TC008, analyses=(Mbarriers, Tcgen05Operations))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift that its thread never commits on some path to the end (9.7.16.6.2.1.1).
 
@@ -497,6 +498,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
             steps=(
                 Mark(site, f"{model.name(site)} starts", role=role),
                 *_rejoining(model, site, path, role),
+                *_unsignalled(model, site),
                 Mark(path.last(model.cfg, site), "the thread ends without a commit", role=role),
             ),
             count=len(group),
@@ -523,7 +525,23 @@ def _rejoining(model: KernelModel, site: int, path: Path, role: str) -> Iterator
     passed = list(path.sites(cfg, site))
     inside = list(takewhile(lambda i: deciding.issubset(cfg.control_dependences(cfg.block_of[i])), passed))
     if 0 < len(inside) < len(passed):
-        yield Mark(inside[-1], "the branch that issues it ends here, still without a commit", role=role)
+        yield Mark(
+            inside[-1], "no longer under the condition that issues it, still without a commit", role=role
+        )
+
+
+def _unsignalled(model: KernelModel, site: int) -> Iterator[Mark]:
+    """The step of the first wait for the one mbarrier that nothing but commits of tcgen05 signals, after *site*."""
+    mbarriers, commits = model.fact(Mbarriers), model.commits(TCGEN05)
+    waits = {
+        ring: [wait for wait in ring.waits if model.reaches(site, wait)]
+        for ring in mbarriers.rings
+        if not mbarriers.copies(ring)
+        and all(i in commits for stage in ring.stages for i in mbarriers.arriving_at(stage))
+    }
+    found = [sites for sites in waits.values() if sites]
+    if len(found) == 1:
+        yield Mark(found[0][0], "waits for the mbarrier that a commit has to signal", aside=True)
 
 
 def _uncommitted(

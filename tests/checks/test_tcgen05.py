@@ -161,8 +161,20 @@ NEXT = "add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p6, %r1, 4;\n@%p6 bra loop;"
 def test_an_uncommitted_mma_is_shown_with_the_end_of_its_branch(body: str, messages: list[str]) -> None:
     source = text(body)
     (finding,) = by_rule(lint(source), "TC005")
-    ends = [step.span for step in finding.steps if "the branch that issues it ends" in step.message]
+    ends = [step.span for step in finding.steps if "no longer under the condition" in step.message]
     assert [source[span.start : span.end] for span in ends] == messages
+
+
+@pytest.mark.parametrize(
+    ("arrival", "objects"),
+    [("", ["mbarrier done"]), ("mbarrier.arrive.shared::cta.b64 _, [done];", [])],
+)
+def test_an_uncommitted_mma_is_shown_with_the_mbarrier_that_nothing_else_signals(
+    arrival: str, objects: list[str]
+) -> None:
+    made = "@%p1 mbarrier.init.shared::cta.b64 [done], 1;\nbar.sync 0;"
+    (finding,) = by_rule(lint(text(f"{made}\n{MMA}\n{arrival}\n{wait()}")), "TC005")
+    assert [step.object for step in finding.steps if "a commit has to signal" in step.message] == objects
 
 
 @pytest.mark.parametrize("case", CASES)
