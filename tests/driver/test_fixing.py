@@ -251,7 +251,7 @@ def test_without_fix_nothing_changes_and_the_counts_are_reported(run_tclint: Pro
         True,
     )
     text = run_tclint("check", "--isolated", "k.ptx", "o.ptx").stdout
-    assert "= fix: add wgmma.wait_group.sync.aligned 0 (--fix)" in text
+    assert ": add wgmma.wait_group.sync.aligned 0 (--fix)" in text
     assert f"; {summary['fixable']} fixable with --fix; {summary['unsafe_fixable']} more fix" in text
     assert "with --unsafe-fixes" in text
     assert wrong.read_text() == WRONG

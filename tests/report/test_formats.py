@@ -188,7 +188,7 @@ error[WG001] wgmma-unwaited-accumulator-read (high confidence, static): %f0 is r
   |                           ^^^ 3. reads it, and no wait lies on this path
   |
   = help: wait before it
-  = fix: insert a wait (--fix)
+  = fix: line 6: insert a wait (--fix)
   = note: 3 places have this cause; the first is shown
   = source: mma.cuh:10:3
             inlined at gemm.cu:50

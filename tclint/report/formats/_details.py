@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tclint.findings.finding import FileReport, Finding, Step, Variant
@@ -119,9 +119,7 @@ def variant_notes(
     home = (report.path, report.member, finding.entry)
     here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
-    lines = (
-        f"{'line' if len(here) == 1 else 'lines'} {_listed([str(v.line) for v in here])}{' of the PTX' * ptx}"
-    )
+    lines = in_lines(v.line for v in here) + " of the PTX" * ptx
     if counted and finding.count > 1:
         yield f"{finding.count} places have this cause{f', among them {lines}' if here else '; the first is shown'}"
     elif here:
@@ -144,6 +142,12 @@ def _at(target: ShownLocation) -> str:
 def named(variant: Variant) -> str:
     """``gemm.fatbin(gemm.ptx):42``."""
     return f"{variant.path}{f'({variant.member})' if variant.member else ''}:{variant.line}"
+
+
+def in_lines(numbers: Iterable[int]) -> str:
+    """``line 3``, ``lines 3, 5``; of many lines, the first."""
+    names = list(map(str, numbers))
+    return f"{'line' if len(names) == 1 else 'lines'} {_listed(names)}"
 
 
 def _listed(names: Sequence[str]) -> str:

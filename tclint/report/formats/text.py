@@ -33,6 +33,7 @@ from tclint.report.formats._details import (
     NO_LINE,
     certainty,
     chain,
+    in_lines,
     parties,
     source_of,
     step_words,
@@ -212,7 +213,8 @@ class _Frames:
             yield "help", f"{finding.help_source.producer}: {finding.help_source.text}"
         if finding.fixes and report.member is None:
             fix = finding.fixes[0]
-            yield "fix", f"{fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
+            at = in_lines(sorted({region(report, edit.span)[0].line for edit in fix.edits}))
+            yield "fix", f"{at}: {fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
         if finding.doubt:
             yield "doubt", finding.doubt
         target = self._locate(report, finding).source
