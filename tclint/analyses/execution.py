@@ -138,11 +138,12 @@ class ExecutionGuarantee:
     def _undecided(self, site: int) -> Iterator[tuple[int, bool]]:
         """The predicates of :meth:`deciding`, each with its value if *site* is executed; those of a conjunction one by one."""
         threads = self.model.views.context_of(site).threads
-        work = list(self._required(site))[::-1]
+        work, seen = list(self._required(site))[::-1], set[tuple[int, bool]]()
         while work:
             p, truth = work.pop()
-            if self.accepts(threads, p, truth):
+            if (p, truth) in seen or self.accepts(threads, p, truth):
                 continue
+            seen.add((p, truth))
             node = self.model.values.node(p)
             if type(node) is Negation:
                 work.append((node.operand, not truth))

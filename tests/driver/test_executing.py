@@ -433,7 +433,7 @@ def test_an_executor_ignores_functions_that_are_not_entries() -> None:
 UNIFORM = """
     ld.param.u64 %rd1, [pointer];
     cvta.to.global.u64 %rd2, %rd1;
-    ld.global.u32 %r1, [%rd2];
+    ld.volatile.global.u32 %r1, [%rd2];
     setp.{}.u32 %p1, %r1, 0;
     @%p1 bra over;
     bar.warp.sync -1;
