@@ -17,6 +17,7 @@ from tclint.values.nodes import (
     Allocated,
     CollectiveResult,
     Loaded,
+    Packed,
     ParameterRead,
     Phi,
     Select,
@@ -27,6 +28,7 @@ from tclint.values.nodes import (
 __all__ = ["Pointer", "Pointers"]
 
 _BYTES = 8
+_HIDING = Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf | Packed
 _ELSEWHERE = ("param", "const", "local")
 _MAX_DEPTH = 16
 Pointer = tuple[str, int]
@@ -41,6 +43,7 @@ class Pointers:
     def __init__(self, model: Kernel) -> None:
         self.model, self.values = model, model.values
         self._unwritten: dict[int, bool] = {}
+        self._hiding: dict[int, bool] = {}
 
     def at(self, address: int) -> Pointer | None:
         """The pointer or tensor map at an address in the parameters; None if it is elsewhere, or its offset is not constant."""
@@ -88,6 +91,11 @@ class Pointers:
             for address in addresses
         )
 
+    def map_of(self, site: int) -> int | None:
+        """The address of the tensor map that an instruction uses, if it is a parameter: another map may be of any memory."""
+        address = self.model.value(site, "tensormap")
+        return None if address is None or self.at(address) is None else address
+
     def sites_apart(self, write: int, other: int) -> bool:
         """Whether an instruction writes no global memory that another one accesses, unless different pointers give access to the
         same."""
@@ -120,8 +128,12 @@ class Pointers:
         """
         terms, _ = self.values.linear(value)
         found, pointers = set[Pointer | None](), 0
-        for term in (self.values.representative(t) for t, factor in terms if factor == 1):
+        for term, factor in ((self.values.representative(t), factor) for t, factor in terms):
             node = self.values.node(term)
+            if factor != 1:
+                if self._may_hide(term) and not self._is_index(term):
+                    return set()
+                continue
             if type(node) is ParameterRead and node.size == _BYTES:
                 pointer = self.at(node.address)
                 if pointer is None:
@@ -140,9 +152,36 @@ class Pointers:
             elif loaded and self._is_given(term):
                 found.add(("", term))
                 pointers += 1
-            elif isinstance(node, Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf):
-                return set()  # it may be a pointer
+            elif self._may_hide(term):
+                return set()
         return found if pointers == 1 else set()
+
+    def _is_index(self, term: int) -> bool:
+        """Whether a term is 32 bits that memory or another lane holds: a multiple of it is not a pointer."""
+        node = self.values.node(term)
+        if type(node) is Loaded:
+            load = self.model.instruction(node.site)
+            return all(self.model.function.registers[r].type[-2:] in ("32", "16") for r in load.writes)
+        return type(node) is CollectiveResult
+
+    def _may_hide(self, term: int) -> bool:
+        """Whether another pointer than one of a parameter may be a part of what is added to a pointer: what is computed from the
+        address of a variable, or from what memory or other lanes hold."""
+        if term not in self._hiding:
+            self._hiding[term] = self._has_hiding(term)
+        return self._hiding[term]
+
+    def _has_hiding(self, term: int) -> bool:
+        seen, work = set[int](), [term]
+        while work:
+            value = self.values.representative(work.pop())
+            node = self.values.node(value)
+            if isinstance(node, _HIDING):
+                return True
+            if value not in seen and type(node) is not ParameterRead:
+                seen.add(value)
+                work += self.values.arguments(value) if type(node) is Phi else node.operands
+        return False
 
     def _is_given(self, term: int) -> bool:
         """Whether a term is a pointer in memory that the kernel does not write, or the one that the driver gives (10.27)."""
@@ -158,7 +197,8 @@ class Pointers:
         if len(reads) != 1 or reads[0].writes or reads[0].later or instruction.order is not Order.WEAK:
             return False
         waits, address = self.model.awaits(Barrier.GRIDS), self.model.named_value(load, reads[0].operand)
-        if address is None or self._written is None or (waits and self.model.reaches(-1, load, waits)):
+        certain = [wait for wait in waits if self.model.instruction(wait).guard < 0]
+        if address is None or self._written is None or (waits and self.model.reaches(-1, load, certain)):
             return False
         mine = self._pair(address)
         return all(_apart(mine, other) for other in self._written)
@@ -183,7 +223,7 @@ class Pointers:
             if access.space not in (StateSpace.GLOBAL, StateSpace.GENERIC) or access.writes < writes:
                 continue
             if access.via is Via.MAP:
-                yield self.model.value(site, "tensormap")
+                yield self.map_of(site)
                 continue
             address = self.model.named_value(site, access.operand)
             if address is None or access.space is StateSpace.GLOBAL or not self._is_elsewhere(address):
@@ -194,9 +234,13 @@ class Pointers:
         return self._space(address).startswith((".shared", ".local"))
 
     def _space(self, address: int) -> str:
-        """The state space of the one variable whose address is in a sum; "" if there is none, or several."""
-        spaces = [space for term, _ in self.values.linear(address)[0] if (space := self.model.space(term))]
-        return spaces[0] if len(spaces) == 1 else ""
+        """The state space of the one variable whose address is in a sum; "" if there is none, or what may be another pointer."""
+        terms = [term for term, _ in self.values.linear(address)[0]]
+        found = [term for term in terms if self.model.space(term)]
+        others = (term for term in terms if term not in found)
+        if len(found) != 1 or any(self._may_hide(term) or self._is_pointer(term) for term in others):
+            return ""
+        return self.model.space(found[0])
 
 
 def _apart(mine: Pair | None, other: Pair | None) -> bool:

@@ -259,7 +259,8 @@ class Proxies:
 
     def _located(self, site: int, access: OperandAccess) -> int | None:
         """The address of an access, or that of its tensor map."""
-        return self._address(site, access.operand) if access.operand else self.model.value(site, "tensormap")
+        pointers = self.model.fact(Pointers)
+        return self._address(site, access.operand) if access.operand else pointers.map_of(site)
 
     def _ranges_disjoint(
         self, pair: ProxyPair, a: OperandAccess, b: OperandAccess, unfenced: Sequence[State]

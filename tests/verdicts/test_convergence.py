@@ -83,6 +83,21 @@ WROTE = {
     "by a distance of pointers": f"{OTHER}sub.s64 %rd5, %rd1, %rd2;\nadd.s64 %rd5, %rd5, %rd2;\nst.global.b32 [%rd5], %r1;",
     "by a bulk copy": f"{BUFFER}cp.async.bulk.global.shared::cta.bulk_group [%rd1], [buffer], 16;",
     "in a function": "call leaves;",
+    "by a hidden pointer and a number": (
+        f"{OTHER}ld.global.b64 %rd5, [%rd2];\nand.b64 %rd5, %rd5, -16;\nld.param.b64 %rd6, [pair];\n"
+        "add.s64 %rd5, %rd5, %rd6;\nst.global.b32 [%rd5], %r1;"
+    ),
+    "by halves that another lane holds": (
+        "mov.b64 {%r40, %r41}, %rd1;\nshfl.sync.bfly.b32 %r40, %r40, 1, 31, -1;\nmov.b64 %rd5, {%r40, %r41};\n"
+        "ld.param.b64 %rd6, [pair];\nadd.s64 %rd5, %rd5, %rd6;\nst.global.b32 [%rd5], %r1;"
+    ),
+    "by a tensor map in memory": (
+        f"{BUFFER}{OTHER}cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd2, {{%r1}}], [buffer];"
+    ),
+    "by a distance from shared memory": (
+        f"{BUFFER}mov.b64 %rd5, buffer;\ncvta.shared.u64 %rd5, %rd5;\nxor.b64 %rd6, %rd5, %rd1;\n"
+        "add.s64 %rd5, %rd5, %rd6;\nst.b32 [%rd5], %r1;"
+    ),
 }
 """What may write the memory of an input, after it has been read or before."""
 GUARD = "setp.gt.s32 %p2, %r9, 5;\n"
@@ -216,7 +231,8 @@ def test_what_a_grid_before_this_one_may_still_write_may_differ_between_threads(
     wait = "griddepcontrol.wait;"
     assert convergence(f"{wait}\n{branch(READ, BARRIER)}").status is Status.PROVED
     assert convergence(f"{branch(READ, BARRIER)}\n{wait}").status is Status.UNKNOWN
-    assert convergence(f"{WARP}\n@%p1 {wait}\n{branch(READ, BARRIER)}").status is Status.UNKNOWN
+    guarded = f"setp.eq.s32 %p6, %r9, 0;\n@%p6 {wait}\n{branch(READ, BARRIER)}"
+    assert convergence(guarded).status is Status.UNKNOWN
 
 
 def test_pointers_of_one_parameter_are_distinguished_by_their_offset() -> None:

@@ -514,6 +514,9 @@ OWN = {
     "memory that a thread may change": "ld.volatile.global.b64 %rd5, [%rd1];",
     "memory that the kernel writes": "ld.global.b64 %rd5, [%rd1];\nst.global.b64 [%rd1], %rd7;",
     "shared memory that others write": "ld.shared.b64 %rd5, [two];",
+    "a swizzled address and a number": (
+        "mov.u64 %rd6, one;\ncvta.shared.u64 %rd6, %rd6;\nand.b64 %rd6, %rd6, -16;\nld.global.nc.b64 %rd5, [%rd1];\nadd.s64 %rd5, %rd6, %rd5;"
+    ),
     "two addresses": "ld.global.nc.b64 %rd6, [%rd1];\nadd.s64 %rd5, %rd1, %rd6;",
     "one of two": "mov.u64 %rd6, one;\nselp.b64 %rd5, %rd1, %rd6, %p3;",
 }
