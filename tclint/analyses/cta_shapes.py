@@ -23,7 +23,7 @@ from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps
 from tclint.analyses.warp_races import Pairs, race_doubt, warp_races
 from tclint.ir.nodes import Special, Variable
 from tclint.isa.special_registers import WARP
-from tclint.values import UniformityScope
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Arithmetic, Loaded, Masked, Opaque, ParameterRead
@@ -188,7 +188,7 @@ def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
         model.ledger.give_up(OVERLAP, -1, why)
         return []
     left: list[ShapedConflict] | None = None
-    understood = len(shapes[0]) == 1 if shapes else False
+    understood = bool(shapes) and len(shapes[0]) == 1
     idle, tried = list[tuple[int, ...]](), list[tuple[int, ...]]()
     for at, shape in enumerate(shapes):
         shaped = model.shaped(shape)
@@ -313,8 +313,9 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
 
     Where shared memory has a row for each index along an axis, there is more than one thread along it.
     """
-    most = model.function.most_threads or T.LIMIT
-    if model.values.one_dimensional or _by_number(model):
+    values, most = model.values, model.function.most_threads or T.LIMIT
+    deciding = [] if values.one_dimensional else list(values.subexpressions(*_deciding(model)))
+    if values.one_dimensional or _by_number(values, deciding):
         return [(x,) for x in SIZES if x <= most]
     powers = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(powers, powers), *_ODD))
@@ -323,7 +324,6 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     if deep and not high:
         shapes = [(x, 1, z) for x, z in flat]
     shapes = [shape for shape in shapes if WARP < prod(shape) <= most]
-    values = model.values
     terms = {
         t
         for i in model.shared.sites
@@ -331,7 +331,7 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
         for t, _ in values.linear(a.address)[0]
     }
     rows = [axis for axis, name in enumerate(AXES) if values.special(name) in terms]
-    sides, unit = _stated_sides(model)
+    sides, unit = _stated_sides(values, deciding)
     return [
         shape
         for shape in shapes
@@ -341,15 +341,15 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     ]
 
 
-def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
+def _stated_sides(values: Values, deciding: Iterable[int]) -> tuple[dict[int, int], int]:
     """Axis -> the threads along it, where a kernel states them to compute lanes and warps, and what divides those along x.
 
     ``(y * 32 + x) / 32`` and ``(y * 32 + x) % 32`` are a warp and a lane only in rows of 32 threads, ``(y * 32 + x) / 16`` is
     one half of a row after the other, and ``ntid.x / 32`` leaves out threads of rows that are no multiple of that.
     """
-    values, stated, unit = model.values, dict[int, set[int]](), 1
+    stated, unit = dict[int, set[int]](), 1
     x, y, z, width = (values.special(name) for name in (*AXES, "%ntid.x"))
-    for part, by_warp in _divided(model):
+    for part, by_warp in _divided(values, deciding):
         terms = dict(values.linear(part)[0])
         row, plane = terms.get(y, 0), terms.get(z, 0)
         if by_warp and terms == {width: 1}:
@@ -361,12 +361,11 @@ def _stated_sides(model: KernelModel) -> tuple[dict[int, int], int]:
     return {axis: found.pop() for axis, found in stated.items() if len(found) == 1}, unit
 
 
-def _by_number(model: KernelModel) -> bool:
-    """Whether only the number of a thread, ``y * ntid.x + x``, decides what accesses to shared memory are: no shape changes that."""
-    values = model.values
+def _by_number(values: Values, deciding: Iterable[int]) -> bool:
+    """Whether only the number of a thread, ``y * ntid.x + x``, is a part of what is *deciding*: no shape changes that."""
     x, y, z, width = (values.special(name) for name in (*AXES, "%ntid.x"))
     numbered = False
-    for value in values.subexpressions(*_deciding(model)):
+    for value in deciding:
         operands = values.node(value).operands
         if y in operands or z in operands or x in operands:
             node = values.node(value)
@@ -381,11 +380,10 @@ def _by_number(model: KernelModel) -> bool:
     return numbered
 
 
-def _divided(model: KernelModel) -> Iterator[tuple[int, bool]]:
-    """What is divided, by any power of two, or has a remainder by the size of a warp, for an address in shared memory or for
-    which threads access it; whether it is by the size of a warp."""
-    values = model.values
-    for value in values.subexpressions(*_deciding(model)):
+def _divided(values: Values, deciding: Iterable[int]) -> Iterator[tuple[int, bool]]:
+    """What is divided, by any power of two, or has a remainder by the size of a warp, in what is *deciding*; whether it is by the
+    size of a warp."""
+    for value in deciding:
         node = values.node(value)
         if type(node) is Masked and node.mask == WARP - 1:
             yield node.value, True

@@ -12,6 +12,7 @@ from tclint.analyses.global_memory import from_driver
 from tclint.dataflow.kernel import Kernel
 from tclint.isa.accesses import StateSpace, Via
 from tclint.isa.effects import Barrier, Order
+from tclint.isa.widths import width_of
 from tclint.values.nodes import (
     AddressOf,
     Allocated,
@@ -28,9 +29,13 @@ from tclint.values.nodes import (
 __all__ = ["Pointer", "Pointers"]
 
 _BYTES = 8
+"""The size of a pointer."""
+_INDEX = (16, 32)
+"""The bits of a register that has no room for one."""
 _HIDING = Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf | Packed
-_ELSEWHERE = ("param", "const", "local")
+_ELSEWHERE = (".param", ".const", ".local")
 _MAX_DEPTH = 16
+"""The nested phis and selects around a pointer."""
 Pointer = tuple[str, int]
 """A parameter, and the offset in it of a pointer or a tensor map, in bytes."""
 Pair = tuple[frozenset[Pointer], frozenset[Pointer]]
@@ -79,17 +84,15 @@ class Pointers:
     def outside_shared(self, site: int) -> bool:
         """Whether the generic addresses of an instruction are no addresses of shared memory: they derive from pointers that the kernel
         gets, as parameters or in memory that it does not write."""
-        every = [
-            access for access in self.model.instruction(site).accesses if access.space is StateSpace.GENERIC
-        ]
-        addresses = [self.model.named_value(site, access.operand) for access in every]
-        return all(
-            address is not None
-            and bool(
-                self._origins(address, frozenset(), loaded=True) or self._space(address)[1:] in _ELSEWHERE
-            )
-            for address in addresses
-        )
+        accesses = self.model.instruction(site).accesses
+        generic = (access.operand for access in accesses if access.space is StateSpace.GENERIC)
+        return all(map(self._leads_elsewhere, (self.model.named_value(site, operand) for operand in generic)))
+
+    def _leads_elsewhere(self, address: int | None) -> bool:
+        """Whether a generic address derives from what the kernel gets, or is one of a variable that is not in shared memory."""
+        if address is None:
+            return False
+        return bool(self._origins(address, frozenset(), loaded=True)) or self._space(address) in _ELSEWHERE
 
     def map_of(self, site: int) -> int | None:
         """The address of the tensor map that an instruction uses, if it is a parameter: another map may be of any memory."""
@@ -99,8 +102,7 @@ class Pointers:
     def sites_apart(self, write: int, other: int) -> bool:
         """Whether an instruction writes no global memory that another one accesses, unless different pointers give access to the
         same."""
-        both = self._addresses(write, writes=True), self._addresses(other)
-        mine, its = [[None if each is None else self._pair(each) for each in found] for found in both]
+        mine, its = [*self._pairs(write, writes=True)], [*self._pairs(other)]
         return bool(mine and its) and all(_apart(a, b) for a in mine for b in its)
 
     def unwritten(self, load: int) -> bool:
@@ -160,28 +162,20 @@ class Pointers:
         """Whether a term is 32 bits that memory or another lane holds: a multiple of it is not a pointer."""
         node = self.values.node(term)
         if type(node) is Loaded:
-            load = self.model.instruction(node.site)
-            return all(self.model.function.registers[r].type[-2:] in ("32", "16") for r in load.writes)
+            written, registers = self.model.instruction(node.site).writes, self.model.function.registers
+            return all(width_of(registers[register].type) in _INDEX for register in written)
         return type(node) is CollectiveResult
 
     def _may_hide(self, term: int) -> bool:
         """Whether another pointer than one of a parameter may be a part of what is added to a pointer: what is computed from the
         address of a variable, or from what memory or other lanes hold."""
         if term not in self._hiding:
-            self._hiding[term] = self._has_hiding(term)
+            parts = self.values.subexpressions(term, until=self._is_parameter)
+            self._hiding[term] = any(isinstance(self.values.node(part), _HIDING) for part in parts)
         return self._hiding[term]
 
-    def _has_hiding(self, term: int) -> bool:
-        seen, work = set[int](), [term]
-        while work:
-            value = self.values.representative(work.pop())
-            node = self.values.node(value)
-            if isinstance(node, _HIDING):
-                return True
-            if value not in seen and type(node) is not ParameterRead:
-                seen.add(value)
-                work += self.values.arguments(value) if type(node) is Phi else node.operands
-        return False
+    def _is_parameter(self, value: int) -> bool:
+        return type(self.values.node(value)) is ParameterRead
 
     def _is_given(self, term: int) -> bool:
         """Whether a term is a pointer in memory that the kernel does not write, or the one that the driver gives (10.27)."""
@@ -210,14 +204,17 @@ class Pointers:
             return None
         found = dict[Pair, None]()
         for site in range(len(self.model.function.instructions)):
-            for address in self._addresses(site, writes=True):
-                pair = None if address is None else self._pair(address)
+            for pair in self._pairs(site, writes=True):
                 if pair is None:
                     return None
                 found[pair] = None
         return list(found)
 
-    def _addresses(self, site: int, *, writes: bool = False) -> Iterator[int | None]:
+    def _pairs(self, site: int, *, writes: bool = False) -> Iterator[Pair | None]:
+        """What the addresses derive from at which an instruction may access global memory; None for an unknown one."""
+        return (None if each is None else self._pair(each) for each in self._addresses(site, writes=writes))
+
+    def _addresses(self, site: int, *, writes: bool) -> Iterator[int | None]:
         """The addresses at which an instruction may access global memory, or those of its tensor maps; None for an unknown one."""
         for access in self.model.instruction(site).accesses:
             if access.space not in (StateSpace.GLOBAL, StateSpace.GENERIC) or access.writes < writes:

@@ -145,9 +145,8 @@ def _left_in_flight(
     depth, operand = groups.left[last], wait.role("depth")
     written = operand.value if isinstance(operand, Immediate) else depth
     enough = f"{words.enough} {f'{age} or less' if age else '0'} before this instruction"
-    smaller = (
-        f"{age - later} or less" if age > later else "0"
-    )  # what precedes the later commits may be one of them
+    # What precedes the later commits may be one of them.
+    smaller = f"{age - later} or less" if age > later else "0"
     relation = "that" if depth == 1 else "including that"
     newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
     return PendingReason(

@@ -285,10 +285,8 @@ def _about(config: Config, findings: Iterable[Finding]) -> Config:
 def compatible(todo: Iterable[tuple[Finding, list[Fix]]]) -> list[tuple[Finding, Fix]]:
     """The best fix of each finding, without those whose edits conflict with an earlier one."""
     chosen: list[tuple[Finding, Fix]] = []
-    known, taken = (
-        set[Edit](),
-        list[tuple[int, int]](),
-    )  # the spans of edits that do not clash, in the order of the text
+    known = set[Edit]()
+    taken = list[tuple[int, int]]()  # the spans of edits that do not clash, in the order of the text
     for finding, (fix, *_) in todo:
         new = [edit for edit in fix.edits if edit not in known]
         spans = [(edit.span.start, edit.span.end) for edit in new]

@@ -20,15 +20,7 @@ from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
 from tclint.findings.figures import RULES as FIGURES
-from tclint.findings.finding import (
-    BlockedWait,
-    FileReport,
-    Finding,
-    Fingerprints,
-    OpenQuestion,
-    Pair,
-    Step,
-)
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Pair, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules

@@ -50,7 +50,6 @@ MAX_OPEN = 32
 _CONSTANT = (".param", ".const")
 _ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the comparison of two addresses takes for granted."""
-"""The nested phis and selects around a pointer."""
 
 _WHAT = {
     FENCED: "a proxy fence separates it from an access through another proxy",
