@@ -587,10 +587,10 @@ def _now(match: Match) -> Iterator[Access]:
         other = name in [form.roles.get(side) for side in elsewhere]
         space = StateSpace.GLOBAL if other else _SPACES[match.space.partition("::")[0]]
         own = not other and match.own_shared
+        extent = _MAP_BYTES if "tensormap" in form.roles else _extent(match)
         yield Access(
-            name, Via.ADDRESS, space, verb == "write", extent=_extent(match), own=own,
-            rows=bool(form.address_lanes),
-        )  # fmt: skip
+            name, Via.ADDRESS, space, verb == "write", extent=extent, own=own, rows=bool(form.address_lanes)
+        )
 
 
 def _later(match: Match, names: Iterable[str], *, writes: bool) -> Iterator[Access]:
@@ -637,7 +637,7 @@ def _extent(match: Match) -> int | str:
     if form.address_lanes:
         return _ROW_BYTES
     if "tensormap" in form.roles or (match.scope == "warp" and form.effects.resource is None):
-        return ""  # a box, a field of the map, or the layout of a matrix
+        return ""  # a box, or the layout of a matrix
     types = filter(None, map(_TYPE.match, reversed(match.modifiers)))
     width = next((int(m[1] or 8) * int(m[2] or 1) for m in types), 8)
     length = match.number("vec") if "vec" in match.binding else 1

@@ -154,8 +154,8 @@ class Values:
         self.constant, self.special, self.total = table.constant, table.special, table.total
         """Values of an integer, of a special register, and of terms with factors plus a constant."""
         self.add, self.minus, self.times = table.add, table.minus, table.times
-        self.masked = table.masked
-        """The sum and the difference of two values, the product with a constant, and the bits of a mask."""
+        self.masked, self.part = table.masked, table.part
+        """The sum and the difference of two values, the product with a constant, the bits of a mask, and a part of a value."""
         self.compare, self.negate = table.compare, table.negate
         """The predicates ``a eq b`` or ``a lt b``, and ``not p``."""
 

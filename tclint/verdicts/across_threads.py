@@ -198,7 +198,7 @@ class AcrossThreads:
     def _lanes(self, view: View) -> Lanes:
         """Which lanes hold one value, by what *view* says of the blocks that a warp executes together, and what decides others."""
         if self._known_lanes is None or self._known_lanes.together is not view.together:
-            self._known_lanes = Lanes(self.model, view.together, view.deciding)
+            self._known_lanes = Lanes(self.model, view.together, view.deciding, view.unchanging)
         return self._known_lanes
 
     def _ranges_disjoint(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:

@@ -209,6 +209,8 @@ class View(NamedTuple):
     """Whether the threads of a warp execute a block together."""
     deciding: Callable[[int], Sequence[int]]
     """The blocks whose branches decide whether a block executes, and may differ in a warp."""
+    unchanging: Callable[[int], bool]
+    """Whether a load is from memory that no thread writes while the kernel runs."""
 
 
 class Levels:
@@ -218,6 +220,7 @@ class Levels:
         self, of: Uniform, registers: Mapping[int, Level], outer: Mapping[int, Level], between: Between
     ) -> None:
         self.registers, self.outer = registers, outer
+        self.unchanging = of.unchanging
         self.whole = Level.WARP if between is Between.LANES else _whole(of)
         self.together = frozenset(b for b, level in outer.items() if level <= Level.WARP).__contains__
         self.divergent = {
@@ -687,6 +690,7 @@ class Walk:
                 uniform=levels.uniform,
                 together=levels.together,
                 deciding=levels.deciding,
+                unchanging=levels.unchanging,
             )
 
     def _executed(self, site: int, begun: _Begun) -> Iterator[tuple[Numbers, _Instances]]:

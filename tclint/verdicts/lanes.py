@@ -13,6 +13,7 @@ differ: both take the same path.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import permutations
 
 from tclint._named_tuple import NamedTuple
 from tclint.dataflow.kernel import Kernel
@@ -52,13 +53,19 @@ def _converted(node: Opaque) -> tuple[int, int] | None:
 
 
 class Lanes:
-    """Which lanes hold one value, if *together* holds for the blocks that the threads of a warp execute together, and *deciding*
-    names the blocks whose branches decide another one, as far as they may differ in a warp."""
+    """Which lanes hold one value, if *together* holds for the blocks that the threads of a warp execute together, *deciding* names
+    the blocks whose branches decide another one, as far as they may differ in a warp, and *unchanging* holds for the loads from
+    memory that no thread writes while the kernel runs."""
 
     def __init__(
-        self, model: Kernel, together: Callable[[int], bool], deciding: Callable[[int], Sequence[int]]
+        self,
+        model: Kernel,
+        together: Callable[[int], bool],
+        deciding: Callable[[int], Sequence[int]],
+        unchanging: Callable[[int], bool],
     ) -> None:
         self.model, self.values, self.together, self.deciding = model, model.values, together, deciding
+        self.unchanging = unchanging
         self.instructions, self.block_of = model.function.instructions, model.cfg.block_of
         self._indexed: dict[int, int] = {}
 
@@ -142,12 +149,9 @@ class Lanes:
             or form.effects.exchange is Exchange.REDUCTION
         ):
             return guard & self._exchanged(register, instruction, at, known) if together else 0
-        if (
-            form.event
-            or form.flow
-            or form.async_writes
-            or (form.memory and not match.space.startswith((".const", ".param")))
-        ):
+        if form.event or form.flow or form.async_writes:
+            return 0
+        if form.memory and not self.unchanging(at):
             return 0
         if not form.memory and not form.from_operands and form.name.split(".")[0] not in MOVES:
             return 0
@@ -192,38 +196,46 @@ class Lanes:
         return step if whole and step is not None and 0 < step < WARP else None
 
     def _butterfly(self, instruction: Instruction, at: int, known: dict[int, int]) -> int:
-        """The bits that a commutative operation on a register and its exchanged value adds to those of the register."""
+        """The bits under which the result of a commutative operation is invariant because its operands include a register and
+        its exchanged value; 0 if they do not."""
         carries = instruction.match is not None and instruction.match.modes.sets_carry
-        if instruction.root not in _COMMUTATIVE or carries or len(instruction.reads) != 2:
+        if instruction.root not in _COMMUTATIVE or carries or len(instruction.reads) < 2:
             return 0
-        for own, other in (instruction.reads, instruction.reads[::-1]):
-            part, whole = self._part(self.values.before(other, at))
-            if part is not None and {part.width} != {self._register_width(own), self._register_width(other)}:
-                continue  # a register has bits beyond the part
-            node = self.values.node(whole)
-            if type(node) is not CollectiveResult and type(node) is not Unmodelled:
-                continue
-            site = node.site
-            shuffle = self.instructions[site]
-            source, step = (
-                shuffle.named("a"),
-                self._step(shuffle, site) if shuffle.effects.exchange is Exchange.SHUFFLE else None,
-            )
-            near = self.block_of[site] == self.block_of[at] and site < at and shuffle.guard < 0
-            if step is None or step & (step - 1) or not near or not isinstance(source, int):
-                continue
-            mask = shuffle.role("mask")
-            full = (
-                mask is not None
-                and (self.values.constant_operand(mask, site) or 0) & _ALL_LANES == _ALL_LANES
-            )
-            if (
-                full
-                and node.register == shuffle.writes[0]
-                and self._is_part(self.values.before(own, at), part, self.values.before(source, site))
-            ):
-                return self._all([own], at, known) | step
+        for own, other, *rest in permutations(instruction.reads):  # the maximum of three is one, too
+            widths = {self._register_width(own), self._register_width(other)}
+            step = self._between(self.values.before(own, at), self.values.before(other, at), widths, at)
+            if step:
+                return (self._all([own], at, known) | step) & self._all(rest, at, known)
         return 0
+
+    def _between(self, own: int, other: int, widths: set[int], at: int) -> int:
+        """The bit in which two lanes differ if *other*, as read by an instruction *at*, is *own* in the other one of them; else 0.
+
+        *widths* are the bits of the two values.
+        """
+        packed = self.values.node(other)
+        if type(packed) is Packed:
+            if {packed.width * len(packed.operands)} != widths:
+                return 0
+            parts = ((self.values.part(i, packed.width, own), o) for i, o in enumerate(packed.operands))
+            steps = {self._between(*each, {packed.width}, at) for each in parts}
+            return steps.pop() if len(steps) == 1 else 0
+        part, whole = self._part(other)
+        node = self.values.node(whole)
+        if part is not None and {part.width} != widths:
+            return 0  # a register has bits beyond the part
+        if type(node) is not CollectiveResult and type(node) is not Unmodelled:
+            return 0
+        site = node.site
+        shuffle = self.instructions[site]
+        step = self._step(shuffle, site) if shuffle.effects.exchange is Exchange.SHUFFLE else None
+        source, mask = shuffle.named("a"), shuffle.role("mask")
+        near = self.block_of[site] == self.block_of[at] and site < at and shuffle.guard < 0
+        if step is None or step & (step - 1) or not near or not isinstance(source, int) or mask is None:
+            return 0
+        full = (self.values.constant_operand(mask, site) or 0) & _ALL_LANES == _ALL_LANES
+        same = self._is_part(own, part, self.values.before(source, site))
+        return step if full and same and node.register == shuffle.writes[0] else 0
 
     def _part(self, value: int) -> tuple[_Part | None, int]:
         """The part of another value that *value* is, and that one; None and itself if it is not known to be one."""

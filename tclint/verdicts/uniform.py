@@ -288,19 +288,24 @@ class Uniform:
         if form.event or form.flow or form.async_writes:
             return Level.NONE
         if form.memory:
-            constant = match.space == ".const" or (
-                match.space.startswith(".param") and self._parameter(instruction)
-            )
             if any(verb != "read" for verb, _ in form.memory):
                 return Level.NONE
             level = self._operands(instruction, at, levels)
             if at in self.stable:
                 return max(level, Level.CTA)
-            return level if level is Level.NONE or constant or self.ask.read_only(at) else Level.NONE
+            return level if level is Level.NONE or self.unchanging(at) else Level.NONE
         if form.from_operands or form.name.split(".")[0] in MOVES:
             level = self._operands(instruction, at, levels)
             return max(level, Level.CTA) if self._names_variable(instruction) else level
         return Level.NONE
+
+    def unchanging(self, at: int) -> bool:
+        """Whether a load is from memory that no thread writes while the kernel runs: constants, parameters, or what may be assumed
+        to be read only."""
+        instruction = self.instructions[at]
+        space = "" if instruction.match is None else instruction.match.space
+        constant = space == ".const" or (space.startswith(".param") and self._parameter(instruction))
+        return constant or self.ask.read_only(at)
 
     def _parameter(self, load: Instruction) -> bool:
         """Whether a load from ``.param`` memory reads a parameter of the kernel, not the result of a call."""

@@ -55,7 +55,24 @@ def halves(
     return "\n".join(lines)
 
 
+def pairs(*distances: int, second: int = 0) -> str:
+    """The same of two values side by side in a register of 64 bits; the last exchange of the second one may be over another
+    distance. The sums are in %f30 and %f31."""
+    lines = ["mov.b32 %f2, %r9;", "mov.b64 %rd10, {%f1, %f2};"]
+    for n, distance in enumerate(distances):
+        over = second if second and n == len(distances) - 1 else distance
+        lines += [
+            f"mov.b64 {{%r61, %r62}}, %rd{10 + n};",
+            f"shfl.sync.bfly.b32 %r71, %r61, {distance}, 31, -1;",
+            f"shfl.sync.bfly.b32 %r72, %r62, {over}, 31, -1;",
+            "mov.b64 %rd30, {%r71, %r72};",
+            f"add.f32x2 %rd{11 + n}, %rd{10 + n}, %rd30;",
+        ]
+    return "\n".join((*lines, f"mov.b64 {{%f30, %f31}}, %rd{10 + len(distances)};"))
+
+
 BUTTERFLY = steps(1, 2, 4, 8, 16)
+MAXIMUM = steps(1, 2, 4, 8, 16, operation="max.f32").replace("%f30, %f5, %f45", "%f30, %f50, %f45, %f5")
 HALF_STORE = "st.shared.b16 [%r5], %h30;"
 PAIRED = {"pack": "mov.b32 %r{0}, {{{1}, %h10}};", "take": "mov.b32 {{{0}, %h11}}, %r{1};"}
 POSITIVE = "setp.gt.f32 %p6, %f30, 0f00000000;"
@@ -75,6 +92,8 @@ PROVED = {
     "a butterfly": f"{BUTTERFLY}\n{STORE}",
     "a butterfly in a loop with barriers": loop(f"{BUTTERFLY}\n{STORE}\nbar.sync 0;"),
     "a maximum": f"{BUTTERFLY.replace('add', 'max')}\n{STORE}",
+    "a maximum of three": f"mov.b32 %f50, %r9;\n{MAXIMUM}\n{STORE}",
+    "a butterfly of pairs": f"{pairs(1, 2, 4, 8, 16)}\n{STORE}",
     "a constant": "st.shared.b32 [%r5], 0;",
     "a parameter": "st.shared.b32 [%r5], %r9;",
     "the number of the CTA": "mov.u32 %r21, %ctaid.x;\nst.shared.b32 [%r5], %r21;",
@@ -98,6 +117,9 @@ UNKNOWN = {
     "a butterfly one step short": f"{steps(1, 2, 4, 8)}\n{STORE}",
     "a butterfly with one step twice": f"{steps(1, 2, 4, 8, 8)}\n{STORE}",
     "a step of two bits": f"{steps(3, 2, 4, 8, 16)}\n{STORE}",
+    "a maximum of three, one of which may differ": f"cvt.rn.f32.u32 %f50, %r6;\n{MAXIMUM}\n{STORE}",
+    "a butterfly of pairs one step short": f"{pairs(1, 2, 4, 8)}\n{STORE}",
+    "a butterfly of pairs whose halves are exchanged over two distances": f"{pairs(1, 2, 4, 8, 16, second=8)}\n{STORE}",
     "an order of the operands that matters": f"{steps(1, 2, 4, 8, 16, operation='sub.f32')}\n{STORE}",
     "half a warp": f"{steps(1, 2, 4, 8, 16, mask='0xffff')}\n{STORE}",
     "a vote of half a warp": "vote.sync.ballot.b32 %r21, %p1, 0xffff;\nst.shared.b32 [%r5], %r21;",
@@ -162,6 +184,7 @@ def test_lanes_that_may_store_different_values_are_unknown(name: str) -> None:
         ("_by_index", 31, "the number of the lane"),
         ("stored", 31, "a loaded value"),
         ("_in_step", 31, "as many iterations as a result one step short says"),
+        ("_between", 31, "a butterfly one step short"),
         ("_is_part", True, "a butterfly of halves of another value"),
     ],
 )
