@@ -189,12 +189,14 @@ class _Stores:
     def _stores_before(self, load: Site, seen: set[Site]) -> Iterator[Site]:
         """What may have written the shared memory that *load* reads, and is not among *seen*, to which it is added.
 
-        These are the accesses of the same variable, as far as it is known: stores, and copies. A copy that a store follows
-        on every path is taken to be overwritten, as code generators reuse the memory of tiles for the results.
+        These are the accesses of the same variable, as far as it is known: stores, and copies. As code generators reuse the memory
+        of tiles for the results, what they write is taken to be overwritten if a store follows on every path: after a copy at
+        once, after another store beyond a barrier, since what lies between two barriers is written together.
         """
         at_once, later = ([i for i in sites if self._may_share(i, load)] for sites in self._shared_writes)
         reaches = self._kernel.reaches
-        found = [i for i in at_once if i not in seen and reaches(i, load)]
+        renewed = [b for b in self._barriers if not reaches(b, load, at_once)]
+        found = [i for i in at_once if i not in seen and reaches(i, load, renewed)]
         found += (i for i in later if i not in seen and reaches(i, load, at_once))
         seen.update(found)
         yield from found
@@ -219,6 +221,11 @@ class _Stores:
             names = {names[0] if len(names) == 1 else None for names in terms}
             self._variables[site] = names.pop() if len(names) == 1 else None
         return self._variables[site]
+
+    @cached_property
+    def _barriers(self) -> list[Site]:
+        """The barriers at which threads meet."""
+        return [i for i, each in enumerate(self._instructions) if each.effects.synchronises is not None]
 
     @cached_property
     def _shared_writes(self) -> tuple[list[Site], list[Site]]:

@@ -68,6 +68,10 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
         for dimension in _DIMENSION.findall(dimensions) if dimensions else ():
             digits = dimension.strip()
             size *= integer(digits) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
+        if not dimensions and space == "shared" and type_name == ".b8" and align > 1:
+            # LLVM prints an array of no elements that it has moved into a kernel without its brackets, and a scalar of one byte as
+            # .u8. MLIR names dynamic shared memory by such an array.
+            size = 0
         initial = _initial(part, declarator.end())
         variable = Variable(name, "." + space, align, min(size, LARGEST), type_name, initial, pointee)
         yield space, type_name, name, integer(count) if count else 0, variable

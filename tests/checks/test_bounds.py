@@ -48,6 +48,14 @@ again:
 
 
 @pytest.mark.parametrize(
+    ("declared", "wrong"),
+    [(".align 16 .b8 beyond", 0), (".align 1 .b8 beyond", 1), (".align 16 .b32 beyond", 1)],
+)
+def test_an_array_of_no_elements_is_where_dynamic_shared_memory_begins(declared: str, wrong: int) -> None:
+    assert len(messages(f".shared {declared};\nst.shared.u32 [beyond+32768], %r8;")) == wrong
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "ld.shared.u32 %r8, [tile+512];",

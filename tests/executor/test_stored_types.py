@@ -91,6 +91,11 @@ def invoke(*arguments: str) -> tuple[int, str]:
         (f"{ROUND}\n{TO_TILE}\n{FROM_TILE}\n{STORE.format('%r3')}", "bf16"),
         (f"{COPY}\n{ROUND}\n{TO_TILE}\n{FROM_TILE}\n{STORE.format('%r3')}", "bf16"),
         (f"{ROUND}\n{TO_TILE}\ncp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r5], 128;", "bf16"),
+        # What has been there before a barrier is overwritten, and what lies between two barriers is written together.
+        (
+            f"st.shared.b32 [%r8], %r1;\nbar.sync 0;\n{ROUND}\n{TO_TILE}\n{FROM_TILE}\n{STORE.format('%r3')}",
+            "bf16",
+        ),
         # A constant is of any type.
         (f"mov.b32 %r2, 0;\n{STORE.format('%r2')}\nst.global.f32 [%rd2+128], %f1;", "f32"),
     ],
@@ -122,6 +127,14 @@ def test_the_type_is_that_of_what_computes_the_value(tmp_path: Path, lines: str,
             "not known",
         ),
         (f"{COPY}\n{FROM_TILE}\n{STORE.format('%r3')}", "not known"),
+        (
+            f"st.shared.b32 [%r8+256], %r1;\n{ROUND}\n{TO_TILE}\n{FROM_TILE}\n{STORE.format('%r3')}",
+            "not known",
+        ),
+        (
+            f"st.shared.b32 [%r8], %r1;\nbar.sync 0;\n{ROUND}\n@%p1 bra over;\n{TO_TILE}\nover:\n{FROM_TILE}\n{STORE.format('%r3')}",
+            "not known",
+        ),
         (
             f"{ROUND}\n{STORE.format('%r2')}\nld.global.u64 %rd5, [%rd3];\nst.global.b32 [%rd5], %r2;",
             "not a parameter",
