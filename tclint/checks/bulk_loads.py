@@ -118,8 +118,8 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     before = model.reaching((i for i in filled.waits if i != wait), (wait,))
     return (
         all(model.reaches(wait, i) for i in before)
-        and model.reaches(-1, wait, before)
         and first_waits_for(model, wait, 1)
+        and model.fact(HappensBefore).unsynchronised_path(wait, before) is not None
     )
 
 

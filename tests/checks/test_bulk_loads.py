@@ -194,6 +194,19 @@ def test_a_wait_after_another_one_of_the_same_iteration_is_not_the_first(
     assert len(unwaited(*body, wait("v", parity="%r5"), READ, *rest, "@%p4 bra round;")) == count
 
 
+@pytest.mark.parametrize(("leader", "count"), [("%p0", 0), ("%p9", 1)])
+def test_the_wait_of_a_second_copy_of_a_loop_follows_that_of_the_first(leader: str, count: int) -> None:
+    """nvcc unrolls a loop whose leader waits by two: one condition skips both waits."""
+    again = LOAD.replace("loaded", "again").replace("%p0", leader)
+    body = [
+        "round:",
+        "@%p0 bra passed;", wait("w"), "passed:", "bar.sync 0;",
+        again, f"@{leader} bra done;", wait("v", parity=1), "@!%p0 ld.shared.u32 %r3, [%r2];", "done:", "bar.sync 0;",
+        "add.u32 %r9, %r9, -1;", "setp.ne.u32 %p4, %r9, 0;", "@%p4 bra round;",
+    ]  # fmt: skip
+    assert len(unwaited(*body)) == count
+
+
 @pytest.mark.parametrize(
     ("read", "count"), [("ld.shared.u32 %r3, [tile+512];", 1), ("ld.shared.u32 %r3, [tile];", 0)]
 )
