@@ -132,9 +132,12 @@ class Stops:
         own: list[int] = []
         called: list[int] = []
         for site in range(len(function.instructions)):
-            found = source_location(module, function.location(site))
+            location = function.location(site)
+            found = source_location(module, location)
+            below = location.below if location is not None else 0  # a debugger knows the line of the .loc
             for depth, place in enumerate((found, *found.inlined_at) if found is not None else ()):
-                if place.line == line and (place.file == file or place.file.endswith(f"/{file}")):
+                lines = (place.line,) if depth else (place.line, place.line + below)
+                if line in lines and (place.file == file or place.file.endswith(f"/{file}")):
                     (called if depth else own).append(site)
         if own and not counter and not any(map(self._is_wait, own)):
             return [*own, *filter(self._is_wait, called)]

@@ -84,9 +84,9 @@ class FunctionBuilder:
     """Builds one function."""
 
     __slots__ = (
-        "base", "constants", "elements", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
-        "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts",
-        "several", "tables", "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
+        "base", "constants", "elements", "errors", "features", "function", "head", "instructions", "isa", "labels", "located", "locations",
+        "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "read_to", "scope",
+        "scope_starts", "several", "statement", "tables", "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
 
     def __init__(self, function: Function, text: str, isa: Table, outer: Mapping[str, Variable]) -> None:
@@ -131,6 +131,12 @@ class FunctionBuilder:
         self.features: list[FeatureUse] = []
         self.labels: dict[int, str] = {}
         self.located: list[tuple[int, Location]] = []
+        self.head: tuple[int, int, int] | None = None
+        """The position of the first ``.loc``, which is that of the head of the function."""
+        self.read_to = self.base
+        """Up to where the text was searched for the begin and the end of inline assembly."""
+        self.statement: Location | None = None
+        """The location before the inline assembly that began last, if that has not ended."""
         self.unlocated: list[tuple[tuple[int, int, int], int, int]] = []
         self.variables: dict[str, Variable] = {}
         self.several = set[str]()
@@ -468,15 +474,44 @@ class FunctionBuilder:
         inlined = (
             (self.locations.get(call) or Location(*call)) if call is not None and call != position else None
         )
+        self.head = self.head or position
+        if call is not None and self._is_head(call, position):
+            inlined = None
         if call is not None and call not in self.locations:
             span = node.start_byte - self.base, node.end_byte - self.base
             self.unlocated.append((call, *span))
         self.locations[position] = location = Location(*position, inlined)
+        location = self._of_statement(location, node.start_byte)
         at = len(self.function.instructions)
         if self.located and self.located[-1][0] == at:
             self.located[-1] = (at, location)
         else:
             self.located.append((at, location))
+
+    def _is_head(self, call: tuple[int, int, int], position: tuple[int, int, int]) -> bool:
+        """Whether the position after an ``inlined_at`` is that of the head of the function in the same file.
+
+        Triton gives it to the partitions of a kernel that specialises its warps.
+        """
+        file, line, column = call
+        return self.head is not None and (file, line) == self.head[:2] and column <= 1 and file == position[0]
+
+    def _of_statement(self, location: Location, at: int) -> Location:
+        """The *location* of the ``.loc`` at *at*, or if it is in the text of inline assembly, that of the ``asm`` statement.
+
+        There, LLVM counts the lines of the assembly and adds them to the line of the statement, as if the source had them.
+        """
+        begin, end = (
+            self.text.rfind(mark, self.read_to, at) for mark in ("// begin inline asm", "// end inline asm")
+        )
+        self.read_to = at
+        if begin != end:
+            self.statement = self.located[-1][1] if begin > end and self.located else None
+        statement = self.statement
+        if statement is None or location != statement._replace(line=location.line, below=0):
+            return location
+        below = location.line - statement.line
+        return statement._replace(below=below) if below >= 0 else location
 
     def instruction(self, start: int, end: int) -> None:
         text = self.text[start:end]

@@ -181,6 +181,8 @@ class Location(NamedTuple):
     line: int
     column: int
     inlined_at: Location | None = None
+    below: int = 0
+    """In the text of inline assembly, the number of lines by which the ``.loc`` is below *line*, that of the statement."""
 
 
 @dataclass(eq=False, slots=True)

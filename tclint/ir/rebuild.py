@@ -18,7 +18,7 @@ from tclint._named_tuple import NamedTuple
 from tclint.ir.build import build
 from tclint.ir.declarations import positions
 from tclint.ir.functions import FunctionBuilder, make_function
-from tclint.ir.nodes import NOTHING, FormUse, Function, Instruction, Location, Module, Operand, Symbol
+from tclint.ir.nodes import NOTHING, FormUse, Function, Instruction, Module, Operand, Symbol
 from tclint.ir.scopes import BraceScope
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
@@ -266,6 +266,8 @@ class _Step:
             every = [child for found in around for child in found]
             if any(child.type not in ("instruction", "comment", "ERROR") for child in every):
                 return None
+            if any(child.type == "comment" and b"inline asm" in (child.text or b"") for child in every):
+                return None  # it decides the locations of what follows
             grown = min([low, *(c.start_byte for c in every)]), max([high, *(c.end_byte for c in every)])
             if grown == (low, high):
                 return low, high, [c for c in around[1] if c.type == "instruction"]
@@ -547,7 +549,7 @@ def _renumber(
             if found is None:
                 return False
             betweens[part.first] = found
-    nothing = _Between([], [], None, False)
+    nothing = _Between([], [], False)
 
     labels: dict[int, str] = {}
     for number, name in new.labels.items():
@@ -558,13 +560,10 @@ def _renumber(
             labels |= {at: name} if between.labels else {}
             labels |= {moves.number(number, True): between.following[0]} if between.following else {}
     new.labels = labels or NOTHING
-    locations: dict[int, Location] = {}
-    for number, location in new.locations:
-        between = betweens.get(number, nothing)
-        if between.located and between.location is not None:
-            locations[moves.number(number, False)] = between.location
-        locations[moves.number(number, between.located)] = location
-    new.locations = tuple(locations.items())
+    new.locations = tuple(
+        (moves.number(number, betweens.get(number, nothing).located), location)
+        for number, location in new.locations
+    )
     for scope in _scopes(builder):
         scope.labels = {
             name: moves.number(number, name in betweens.get(number, nothing).following)
@@ -594,10 +593,8 @@ class _Between(NamedTuple):
     labels: list[str]
     following: list[str]
     """The labels after the insertion."""
-    location: Location | None
-    """The last location before the insertion, where another one follows it."""
     located: bool
-    """Whether there is a location after it."""
+    """Whether there is a location after them."""
 
     @classmethod
     def around(cls, nodes: list[Node], text: str) -> _Between | None:
@@ -611,21 +608,13 @@ class _Between(NamedTuple):
         )
         if not set(labels).isdisjoint(following):
             return None  # labels of two scopes
-        places = [
-            [
-                found
-                for n in statements
-                if n.type == "loc_directive" and (found := positions(text[n.start_byte : n.end_byte]))
-            ]
+        located = [
+            any(n.type == "loc_directive" and positions(text[n.start_byte : n.end_byte]) for n in statements)
             for statements in (before, after)
         ]
-        location = None
-        if places[0] and places[1]:
-            position, call = places[0][-1]
-            if call is not None:
-                return None  # what it was inlined into depends on the locations before it
-            location = Location(*position)
-        return cls(labels, following, location, bool(places[1]))
+        if all(located):
+            return None  # what the first one was inlined into depends on the locations before it
+        return cls(labels, following, located[1])
 
 
 def _statements_to(node: Node, forward: bool) -> list[Node] | None:

@@ -445,6 +445,30 @@ def test_kernels_must_be_chosen_if_positions_do_not_determine_one(tmp_path: Path
     assert "choose one of the 2 kernels with --entry: handoff, lanes" in out
 
 
+@pytest.mark.parametrize("line", [22, 26])
+def test_a_line_below_a_statement_of_inline_assembly_is_one_of_its_text(tmp_path: Path, line: int) -> None:
+    """A debugger names the line of the ``.loc``, which counts the lines of the assembly."""
+    path = tmp_path / "k.ptx"
+    body = """
+    .shared .align 8 .b64 full;
+    .loc 1 5 3
+    mbarrier.init.shared::cta.b64 [full], 1;
+    bar.sync 0;
+    .loc 1 22 9
+    // begin inline asm
+wait:
+    .loc 1 26 9
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;
+    @!%p1 bra wait;
+    // end inline asm
+    .loc 1 28 3
+    ret;"""
+    text = module(kernel(body), header=HOPPER) + '.file 1 "/src/k.py"\n'
+    path.write_text(text, encoding="utf-8")
+    _, out = invoke("hang", str(path), "--at", f"k.py:{line}")
+    assert "mbarrier.try_wait" in out.partition("positions\n")[2].partition("\n\n")[0]
+
+
 def test_a_line_of_the_kernel_may_stand_for_a_wait_that_was_inlined_into_it(tmp_path: Path) -> None:
     """Line 8 calls the function that waits, and follows a barrier, at which its first instruction would be."""
     path = tmp_path / "k.ptx"

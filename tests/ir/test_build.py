@@ -686,6 +686,52 @@ def test_locations_follow_the_inlined_calls() -> None:
     assert chain(f.location(5)) == [(1, 15, 3), (1, 10, 5), (2, 40, 1)]
 
 
+def test_the_lines_of_inline_assembly_are_those_of_its_statement() -> None:
+    """Triton 3.9 and nvcc 13.5 add the line in the text of the assembly to that of the statement."""
+    f = body(
+        """
+    .loc 1 11 9
+    .loc 1 22 9
+    // begin inline asm
+    {
+    .reg .pred complete;
+    .loc 1 25 9
+    again:
+    .loc 1 26 9
+    bra again;
+    .loc 1 26 5
+    ret;
+    }
+    // end inline asm
+    .loc 1 23 9
+    ret;
+    // begin inline asm
+    .loc 1 25 9
+    ret;
+    // end inline asm
+    // begin inline asm
+    .loc 1 23 9
+    ret;
+    .loc 1 21 9
+    ret;
+    // end inline asm
+    .loc 1 24 9
+    ret;
+    """
+    )
+    assert f.location(0) == Location(1, 22, 9, below=4)
+    assert [f.location(i) for i in (1, 2)] == [Location(1, 26, 5), Location(1, 23, 9)]
+    assert [f.location(i) for i in (3, 4)] == [Location(1, 23, 9, below=2), Location(1, 23, 9)]
+    assert [f.location(i) for i in (5, 6)] == [Location(1, 21, 9), Location(1, 24, 9)]
+
+
+@pytest.mark.parametrize(("call", "inlined"), [("1 30 1", False), ("1 30 24", True), ("1 31 1", True)])
+def test_the_head_of_a_function_is_not_a_call(call: str, inlined: bool) -> None:
+    """Triton inlines the partitions of a kernel at its ``def``."""
+    f = body(f".loc 1 30 0\nret;\n.loc 1 11 9, function_name x, inlined_at {call}\nret;")
+    assert len(chain(f.location(1))) == 1 + inlined
+
+
 def test_a_location_inlined_at_itself_ends() -> None:
     f = body(".loc 1 1 1, function_name x, inlined_at 1 1 1\n" * 50 + "ret;")
     assert len(chain(f.location(0))) == 1
