@@ -123,8 +123,12 @@ def _unacquired(
         ),
         help="use a scope that includes both threads, on both sides"
         if narrow and set_narrowly
-        else f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
-        f"scope {'before and ' if alone else ''}after {'the loop' if seen.waits else 'it'}",
+        else f"{verb[:-1]} it with .acquire of the scope that includes the writing thread"
+        + (
+            f", or add fence.acq_rel of that scope {'before and ' if alone else ''}after {'the loop' if seen.waits else 'it'}"
+            if not narrow
+            else ""
+        ),
         fixes=with_opcode(
             site, instruction.opcode.replace(".relaxed", ".acquire"), "acquire with the load of the flag"
         )
@@ -188,6 +192,8 @@ def _unreleased(
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
     narrow, word = signals.narrow(signal), signals.word(seen, signal)
+    # The last CTA knows of the others by the operation with which it signals, which then lacks both sides.
+    both = seen.site == signal and not (instruction.order.acquires and instruction.wide)
     hit = MO005.hit(
         site=signal,
         message=f"{model.name(signal)} " + _set_without_release(model, signal, word, narrow),
@@ -199,8 +205,14 @@ def _unreleased(
             *((Mark(seen.site, f"observes the {word.value} in another CTA"),) if seen.site != signal else ()),
             Mark(read, "reads the data in another CTA"),
         ),
-        help=f"write the {word.value} with .release of the scope that includes the thread that reads it, or add "
-        f"fence.acq_rel of that scope in the thread that writes it, between the CTA barrier and the {word.value}",
+        help=f"write the {word.value} with .{'acq_rel' if both else 'release'} of the scope that includes the thread that "
+        "reads it"
+        + (
+            ", or add fence.acq_rel of that scope in the thread that writes it, between the CTA barrier and the "
+            f"{word.value}{', and another one after it' if both else ''}"
+            if not narrow
+            else ""
+        ),
         about=frozenset((signal,)),
     ).doubted(_PREVIOUS_ITERATION if _iterates(model, path, signal) else "")
     match = instruction.match

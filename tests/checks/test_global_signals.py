@@ -458,6 +458,15 @@ def test_a_counter_with_no_fence_on_either_side_is_one_finding_about_both() -> N
     assert after.help.endswith("of that scope after it")
 
 
+def test_a_counter_that_states_that_it_is_relaxed_is_one_finding_about_both() -> None:
+    """``tl.atomic_add(counter, 1, sem="relaxed")``."""
+    stated = LAST.replace("atom.", "atom.relaxed.gpu.")
+    (both,) = [f for f in lint(in_turn(WRITE, stated, READ, DONE)).findings if f.rule.family == "memory"]
+    assert (both.rule.id, both.severity) == ("MO005", Severity.WARNING)
+    assert ".acq_rel of the scope" in both.help
+    assert both.help.endswith("and another one after it")
+
+
 @pytest.mark.parametrize(
     ("body", "before"),
     [
