@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_PARTIES",
+    "arrivals",
     "called",
     "completing",
     "incomplete",
@@ -83,15 +84,22 @@ def _wait(model: KernelModel, party: Stuck) -> Mark:
     return Mark(party.site, "waits for the other lanes of its mask", role=role)
 
 
+def arrivals(model: KernelModel, mbarrier: ReplayMbarrier) -> Iterator[int]:
+    """The arrivals at an *mbarrier*, in program order."""
+    mbarriers = model.fact(Mbarriers)
+    rings = {ring for ring in mbarriers.rings if mbarrier.site in ring.inits}
+    yield from (i for i in mbarriers.arriving if not rings.isdisjoint(mbarriers.rings_at(i)))
+
+
 def completing(model: KernelModel, party: Stuck) -> Iterator[int]:
     """The instructions that would complete what *party* waits for, in program order."""
     what, mbarriers = party.what, model.fact(Mbarriers)
     if isinstance(what, ReplayMbarrier):
-        rings = {ring for ring in mbarriers.rings if what.site in ring.inits}
-        sites: Collection[int] = mbarriers.arriving
-        if not what.pending:
-            sites = sorted({i for ring in rings for i in mbarriers.copies(ring)})
-        yield from (i for i in sites if not rings.isdisjoint(mbarriers.rings_at(i)))
+        if what.pending:
+            yield from arrivals(model, what)
+        else:
+            rings = (ring for ring in mbarriers.rings if what.site in ring.inits)
+            yield from sorted({i for ring in rings for i in mbarriers.copies(ring)})
     elif what.number >= 0:
         yield from (i for i in model.arrives(Barrier.CTA) if model.constant_of(i, "id") == what.number)
 

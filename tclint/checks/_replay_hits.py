@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from tclint._named_tuple import NamedTuple
 from tclint.analyses.mbarriers import Mbarriers
@@ -12,6 +13,7 @@ from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.checks._deadlocks import (
     MAX_PARTIES,
+    arrivals,
     called,
     completing,
     incomplete,
@@ -354,13 +356,12 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
 
     None if no thread is blocked at an mbarrier.
     """
-    waits = [s for s in run.deadlocks if isinstance(s.what, ReplayMbarrier)]
-    if not waits:
+    awaited = [(s, s.what) for s in run.deadlocks if isinstance(s.what, ReplayMbarrier)]
+    if not awaited:
         return None
-    first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, ReplayMbarrier) else 0, s.site))
-    mbarrier = first.what
-    assert isinstance(mbarrier, ReplayMbarrier)
-    others = {s.site: s for s in waits if s.site != first.site}
+    # Of the waits for the first phase, one whose parity is wrong is the cause of the others.
+    first, mbarrier = min(awaited, key=lambda w: (w[1].phase, not _starts_wrong(model, w[1]), w[0].site))
+    others = {s.site: s for s, _ in awaited if s.site != first.site}
     skipped = _skipped_arrival(model, run, first)
     blocked = *list(others.values())[: MAX_PARTIES - 1], first
     return MB016.hit(
@@ -379,7 +380,7 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
             *(() if skipped is None else skipped.marks),
         ),
         deadlock=parties(model, run, first),
-        help=_parity_of_first_wait(model, mbarrier)
+        help=_first_remedy(model, mbarrier)
         + "use tclint barriers to follow the phases of the mbarriers through each iteration: each wait needs all "
         "arrivals and bytes of its phase, and a parity that flips when the stage is reused",
         method=Method.REPLAY,
@@ -460,18 +461,30 @@ def _blocked(model: KernelModel, at: Stuck) -> Mark:
     return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
 
 
-def _parity_of_first_wait(model: KernelModel, awaited: ReplayMbarrier) -> str:
-    """The start of the help if no thread can have released a stage, since none has been filled; else ""."""
-    mbarriers, names = model.fact(Mbarriers), model.fact(ObjectNames)
-    rings = [ring for ring in mbarriers.rings if awaited.site in ring.inits]
-    if awaited.phase or not awaited.untouched or not any(names.releases_stages(ring) for ring in rings):
-        return ""
-    return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
+def _releases_stages(model: KernelModel, mbarrier: ReplayMbarrier) -> bool:
+    """Whether threads release stages by arrivals at the *mbarrier*."""
+    rings = (ring for ring in model.fact(Mbarriers).rings if mbarrier.site in ring.inits)
+    return any(map(model.fact(ObjectNames).releases_stages, rings))
+
+
+def _starts_wrong(model: KernelModel, awaited: ReplayMbarrier) -> bool:
+    """Whether the first wait is for the release of a stage that no thread can have released, since none has filled it."""
+    return not awaited.phase and awaited.untouched and _releases_stages(model, awaited)
+
+
+def _first_remedy(model: KernelModel, awaited: ReplayMbarrier) -> str:
+    """The start of the help, if it is known what is wrong with the mbarrier; else ""."""
+    if _starts_wrong(model, awaited):
+        return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
+    arrived = awaited.count - awaited.pending
+    if arrived and awaited.pending:
+        return f"if the phase has {times(arrived)}, initialise the mbarrier with that count, else add the missing ones; "
+    return ""
 
 
 def _late(model: KernelModel, mbarrier: ReplayMbarrier, wait: ReleasedWaiter) -> Hit:
     """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
-    who = threads_in_words(model, wait.threads)
+    who, releases = threads_in_words(model, wait.threads), _releases_stages(model, mbarrier)
     return MB016.hit(
         site=wait.site,
         message=f"{model.name(wait.site)} may wait for a later phase of the mbarrier: phase {wait.phase} can complete before this wait "
@@ -479,9 +492,23 @@ def _late(model: KernelModel, mbarrier: ReplayMbarrier, wait: ReleasedWaiter) ->
         "and the same parity then denotes the following phase",
         steps=(
             *_initialised(mbarrier),
+            *(
+                Mark(
+                    i,
+                    f"may complete phase {wait.phase}",
+                    role=model.describe_threads(model.present(i)),
+                    aside=True,
+                )
+                for i in islice(arrivals(model, mbarrier), MAX_PARTIES)
+            ),
             Mark(wait.site, f"continues while phase {wait.phase} is incomplete", role=who),
         ),
-        help="wait for the parity of the phase that the next step needs, or let the arriving threads wait for this one "
+        help=(
+            "release a stage only after the wait for it to be filled and after the reads; or "
+            if releases
+            else ""
+        )
+        + "wait for the parity of the phase that the next step needs, or let the arriving threads wait for this one "
         "first",
         severity=Severity.WARNING,  # only for a thread that is late by a whole phase
         method=Method.REPLAY,

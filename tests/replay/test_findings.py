@@ -30,6 +30,22 @@ def test_the_finding_about_a_deadlocked_wait() -> None:
     assert finding.help.startswith("start with parity 1")
 
 
+def test_the_wait_with_the_wrong_parity_is_the_finding_wherever_it_is_in_the_text() -> None:
+    head, rest = block("producer_begins_with_parity_0").split("    @%p2 bra consumer;\n")
+    producer, rest = rest.split("consumer:\n")
+    consumer, end = rest.split("done:\n")
+    roles = f"    @!%p2 bra producer;\n{consumer}    bra done;\nproducer:\n{producer}done:\n"
+    (finding,) = reports(head + roles + end)
+    assert finding.message.startswith("deadlock: phase 0 of mbarrier empty[0] receives 0 of 128 arrivals")
+    assert finding.help.startswith("start with parity 1")
+
+
+def test_a_phase_that_some_of_its_arrivals_do_not_complete() -> None:
+    (hit,) = replayed(analysed(changed("[empty], 128;", "[empty], 256;")))
+    assert "phase 0 of mbarrier empty[0] receives 128 of 256 arrivals" in hit.message
+    assert hit.help.startswith("if the phase has 128 arrivals, initialise the mbarrier with that count, else")
+
+
 @pytest.mark.parametrize(
     ("skipping", "why"),
     [

@@ -254,7 +254,11 @@ def test_a_wait_that_may_come_too_late() -> None:
         "may wait for a later phase of the mbarrier: phase 0 can complete before this wait tests it"
         in hit.message
     )
-    assert [step.role for step in hit.steps] == [None, "warp 0"]
+    assert [(step.role, step.aside) for step in hit.steps] == [
+        (None, False),
+        ("warp 1", True),  # what completes the phase
+        ("warp 0", False),
+    ]
     ordered = changed("    @!%p2 bra wait;\n", "    @!%p2 bra wait;\n    bar.sync 1, 64;\n", code)
     assert replay(changed("give:\n", "give:\n    bar.sync 1, 64;\n", ordered)).run is None
 
