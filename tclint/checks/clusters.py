@@ -214,7 +214,8 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                         role=role,
                     ),
                 ),
-                help="let all threads of the cluster execute barrier.cluster.arrive and barrier.cluster.wait before they exit",
+                help="let all threads of the cluster execute barrier.cluster.arrive and barrier.cluster.wait after it, before they "
+                "read what others have written there, and before they exit",
                 about=frozenset(a for a in model.arrives(Barrier.CLUSTER) if model.reaches(site, a))
                 or frozenset((site,)),
             )

@@ -132,7 +132,7 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
         site=i,
         message=f"{opcode} needs all threads of its {group}, but {_cause(verdict, condition)}",
         steps=(
-            *(() if condition.edge is None else (_split(model, verdict, condition),)),
+            *(() if condition.edge is None else (_split(model, verdict, condition, opcode),)),
             Mark(i, f"needs all threads of its {group}"),
         ),
         count=len(sites),
@@ -158,11 +158,10 @@ def _cause(verdict: _Verdict, condition: Condition) -> str:
     return f"{what} if {verdict.condition}" if verdict.condition and not verdict.own else what
 
 
-def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> Mark:
-    """The step of what happens at the branch of *condition*: which threads take it, and which fall through.
+def _split(model: KernelModel, verdict: _Verdict, condition: Condition, opcode: str) -> Mark:
+    """The step of what happens at the branch of *condition*: which threads skip the instruction, and which continue to it.
 
-    The edge towards the instruction may be either successor, whatever the sense of the guard, so the threads that reach
-    the instruction are not always those that take the branch.
+    Which of them take the branch is not said: compilers invert the conditions of the source.
     """
     name = model.function.registers[condition.register].name
     if verdict.left:
@@ -176,9 +175,7 @@ def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> Mark:
     if branch.flow != "branch":  # a guarded exit or return
         what = f"{_do(others, 'exits', 'exit')}, {_do(reaching, 'continues', 'continue')}"
     else:
-        takes_it = condition.value is not branch.negated
-        taking, falling = (reaching, others) if takes_it else (others, reaching)
-        what = f"{_do(taking, 'takes', 'take')} the branch, {_do(falling, 'falls', 'fall')} through"
+        what = f"{_do(others, 'skips', 'skip')} {opcode}, {_do(reaching, 'continues', 'continue')} to it"
     return Mark(condition.at, f"{what} ({name})", role="")
 
 

@@ -198,21 +198,21 @@ BELOW, ABOVE = "lanes 0-15 of warp 0", "lanes 16-31 of warp 0"
 
 
 @pytest.mark.parametrize(
-    ("predicate", "branch", "where", "reaching", "taking"),
+    ("predicate", "branch", "where", "reaching"),
     [
         # the instruction is where the branch falls through, or where it leads; both senses of the guard
-        (LOW, "@!%p1", FALLS, BELOW, ABOVE),
-        (LOW, "@%p1", FALLS, ABOVE, BELOW),
-        (HIGH, "@!%p1", FALLS, ABOVE, BELOW),
-        (HIGH, "@%p1", FALLS, BELOW, ABOVE),
-        (LOW, "@!%p1", GOES, ABOVE, ABOVE),
-        (LOW, "@%p1", GOES, BELOW, BELOW),
-        (HIGH, "@!%p1", GOES, BELOW, BELOW),
-        (HIGH, "@%p1", GOES, ABOVE, ABOVE),
+        (LOW, "@!%p1", FALLS, BELOW),
+        (LOW, "@%p1", FALLS, ABOVE),
+        (HIGH, "@!%p1", FALLS, ABOVE),
+        (HIGH, "@%p1", FALLS, BELOW),
+        (LOW, "@!%p1", GOES, ABOVE),
+        (LOW, "@%p1", GOES, BELOW),
+        (HIGH, "@!%p1", GOES, BELOW),
+        (HIGH, "@%p1", GOES, ABOVE),
     ],
 )
-def test_the_branch_names_the_lanes_that_take_it(
-    predicate: str, branch: str, where: str, reaching: str, taking: str
+def test_the_branch_names_the_lanes_that_skip_the_instruction(
+    predicate: str, branch: str, where: str, reaching: str
 ) -> None:
     code = text(f"{predicate}\n{where.format(branch, WAIT)}", 32)
     (finding,) = by_rule(lint(code), "CV001")
@@ -220,9 +220,9 @@ def test_the_branch_names_the_lanes_that_take_it(
         "tcgen05.wait::ld needs all threads of its warp, but it is control-dependent on a divergent branch, "
         f"from which only {reaching} reach it"
     )
-    falling = ABOVE if taking == BELOW else BELOW
+    skipping = ABOVE if reaching == BELOW else BELOW
     assert [step.message for step in finding.steps] == [
-        f"{taking} take the branch, {falling} fall through (%p1)",
+        f"{skipping} skip tcgen05.wait::ld, {reaching} continue to it (%p1)",
         "needs all threads of its warp",
     ]
 
@@ -248,19 +248,19 @@ def test_the_guard_names_the_lanes_that_it_admits(predicate: str, guard: str, ad
             "CV001",
             "setp.eq.u32 %p1, %r2, 1; @%p1 bra L; bar.sync 0; L: mov.u32 %r9, 0;",
             "only warps 0, 2-3 reach it",
-            "warp 1 takes the branch, warps 0, 2-3 fall through (%p1)",
+            "warp 1 skips bar.sync, warps 0, 2-3 continue to it (%p1)",
         ),
         (
             "CV001",
             "setp.eq.u32 %p1, %r2, 1; @%p1 bra L; bra M; L: bar.sync 0; M: mov.u32 %r9, 0;",
             "only warp 1 reaches it",
-            "warp 1 takes the branch, warps 0, 2-3 fall through (%p1)",
+            "warps 0, 2-3 skip bar.sync, warp 1 continues to it (%p1)",
         ),
         (
             "CV002",
             f"elect.sync _|%p1, -1; @!%p1 bra L; {WAIT} L: mov.u32 %r9, 0;",
             "only lane 0 of warps 0-3 reaches it",
-            "lanes 1-31 of warps 0-3 take the branch, lane 0 of warps 0-3 falls through (%p1)",
+            "lanes 1-31 of warps 0-3 skip tcgen05.wait::ld, lane 0 of warps 0-3 continues to it (%p1)",
         ),
         (
             "CV002",
@@ -269,19 +269,19 @@ def test_the_guard_names_the_lanes_that_it_admits(predicate: str, guard: str, ad
                 f"@!%p2 bra L; {WAIT} L: mov.u32 %r9, 0;"
             ),
             "at most lane 0 of warps 0-3 reaches it",
-            "all other threads take the branch, at most lane 0 of warps 0-3 falls through (%p2)",
+            "all other threads skip tcgen05.wait::ld, at most lane 0 of warps 0-3 continues to it (%p2)",
         ),
         (
             "CV004",
             f"setp.ge.u32 %p1, %r1, 96; @!%p1 bra L; bra M; L: {FENCE} M: mov.u32 %r9, 0;",
             "only warps 0-2 reach it",
-            "warps 0-2 take the branch, warp 3 falls through (%p1)",
+            "warp 3 skips wgmma.fence, warps 0-2 continue to it (%p1)",
         ),
         (
             "CV004",
             f"setp.ge.u32 %p1, %r1, 96; @%p1 bra L; {FENCE} L: mov.u32 %r9, 0;",
             "only warps 0-2 reach it",
-            "warp 3 takes the branch, warps 0-2 fall through (%p1)",
+            "warp 3 skips wgmma.fence, warps 0-2 continue to it (%p1)",
         ),
         (
             "CV004",

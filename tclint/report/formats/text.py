@@ -205,6 +205,8 @@ class _Frames:
 
     def _footers(self, report: FileReport, finding: Finding) -> Iterator[tuple[str, str]]:
         """Titles and texts: the cycle of a deadlock, how to fix the finding, what limits it, and where to read more."""
+        target = self._locate(report, finding).source
+        at_hand = target is not None and target.text is not None
         if finding.deadlock:
             yield "deadlock", "\n".join(dict.fromkeys(self._cycle(report, finding)))
         if finding.help:
@@ -214,11 +216,10 @@ class _Frames:
         if finding.fixes and report.member is None:
             fix = finding.fixes[0]
             at = in_lines(sorted({region(report, edit.span)[0].line for edit in fix.edits}))
-            yield "fix", f"{at}: {fix.message} ({'--fix' if fix.safe else '--fix --unsafe-fixes'})"
+            option = "--fix" if fix.safe else "--fix --unsafe-fixes"
+            yield "fix", f"{'PTX ' if at_hand else ''}{at}: {fix.message} ({option})"
         if finding.doubt:
             yield "doubt", finding.doubt
-        target = self._locate(report, finding).source
-        at_hand = target is not None and target.text is not None
         yield from (("note", text) for text in variant_notes(report, finding, ptx=at_hand, counted=True))
         if at_hand and target is not None and target.file in report.newer:
             name = self._locate.local(target.file)
