@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tclint.isa.modes import Modes
-from tclint.values.integers import SHORT
+from tclint.values.integers import SHORT, type_width
 from tclint.values.nodes import Arithmetic, Compare, Masked, Opaque, PartOf, Phi, Select, Terms, Value
 from tclint.values.value_table import ValueTable
 
@@ -151,8 +151,8 @@ class Induction:
         """``(f, low, n)`` if a sum is low + f * (x % n) for a constant n, in the form that compilers emit; else None.
 
         That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
-        is derived from the sign of x. An index is never negative, so s is ignored. Of the mask, only those bits count
-        that multiplication by f leaves in 32 bits: LLVM clears the others.
+        is derived from the sign of x. An index is never negative, unless it is a counter that begins with a negative number,
+        so s is ignored. Of the mask, only those bits count that multiplication by f leaves in 32 bits: LLVM clears the others.
         """
         whole = self.table.total(terms, 0)
         for term, factor in terms:
@@ -172,7 +172,8 @@ class Induction:
                 self.table.add(whole, self.table.times(term, -factor)), self.table.times(x, -each)
             )
             signs, low = self.table.linear(rest)
-            if all(self._is_shift(t) and self.table.node(t) is not node for t, _ in signs):
+            corrects = all(self._corrects(*sign, x, term, each, n) for sign in signs)
+            if corrects and not (signs and self._begins_negative(x)):
                 return each, low, n
         return None
 
@@ -206,7 +207,32 @@ class Induction:
         advanced = self.table.minus(counter, first)
         return self.table.add(start, self.table.times(advanced, stride // step))
 
-    def _is_shift(self, value: Value) -> bool:
-        """Whether *value* is shifted right."""
-        node = self.table.node(value)
-        return type(node) is Arithmetic and node.name == "shr"
+    def _corrects(self, value: Value, factor: int, x: Value, quotient: Value, each: int, n: int) -> bool:
+        """Whether a term of a sum with the *quotient* of *x* by *n* is 0 unless x is negative, and rounds the quotient towards 0:
+        a sign that is added to x before, or that of x or of the quotient, which is added to the quotient."""
+        of = self._signed(value)
+        added = dict(self.table.linear(x)[0]).get(self.table.representative(value), 0)
+        if of is None or added:
+            return of is not None and factor == -each * added
+        node = self.table.node(quotient)
+        likewise = [x, quotient, *(node.operands[:1] if type(node) is Arithmetic else ())]
+        return abs(factor) == each * n and self.table.linear(of) in map(self.table.linear, likewise)
+
+    def _signed(self, value: Value) -> Value | None:
+        """What *value* is the sign of, perhaps shifted right; None if it is not a sign."""
+        of, bits, width = value, 0, 1
+        while type(node := self.table.node(of)) is Arithmetic and node.name == "shr":
+            of, by = node.operands
+            bits, width = self.table.constant_of(by) or 0, type_width(node.type)
+        return of if bits >= width - 1 else None
+
+    def _begins_negative(self, x: Value) -> bool:
+        """Whether *x* is a multiple of loop counters, or a sum of them, that begins with a negative number."""
+        terms, least = self.table.linear(x)
+        for term, factor in terms:
+            counter = self.induction(term)
+            start = None if counter is None else self.table.constant_of(counter[0])
+            if start is None and self._signed(term) is None:
+                return False
+            least += (start or 0) * factor
+        return least < 0

@@ -239,3 +239,28 @@ def test_a_function_with_parameters_in_registers_is_left_alone() -> None:
     callee = ".func (.reg .b32 %o) f(.reg .b32 %i)\n{\nadd.u32 %o, %i, 1;\nret;\n}"
     body = f"{START}\nmov.u32 %r2, 1;\ncall (%r3), f, (%r2);\n{STORE}\nret;"
     agrees(module(callee, kernel(body)))
+
+
+def test_rows_and_columns_of_one_index_are_written() -> None:
+    """``tile[i / 2][i % 2]``, as nvcc computes it for a signed i: the loop writes all rows, and the first of them is read, too."""
+    loop = """.shared .align 16 .b8 tile[4096];
+mov.u32 %r8, %r1;
+L: shr.u32 %r2, %r8, 31;
+add.s32 %r2, %r8, %r2;
+shr.s32 %r3, %r2, 1;
+and.b32 %r2, %r2, -2;
+sub.s32 %r2, %r8, %r2;
+shl.b32 %r2, %r2, 4;
+shl.b32 %r3, %r3, 5;
+add.s32 %r3, %r3, %r2;
+mov.u32 %r2, tile;
+add.s32 %r3, %r3, %r2;
+st.shared.u32 [%r3], %r9;
+mov.u32 %r2, %ntid.x;
+add.s32 %r8, %r8, %r2;
+setp.lt.s32 %p2, %r8, 256;
+@%p2 bra L;
+bar.sync 0;
+ld.shared.u32 %r3, [tile+1024];
+st.global.u32 [%rd2], %r3;"""
+    agrees(module(kernel(START + loop + "\nret;")))

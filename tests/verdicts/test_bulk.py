@@ -259,3 +259,41 @@ def test_read_only_memory_does_not_hold_a_result() -> None:
     assert found.status is Status.PROVED, found.reasons
     assert found.assumptions == (Assumption.READ_ONLY,)
     assert bulk(body, frozenset(Assumption) - {Assumption.READ_ONLY}).status is Status.UNKNOWN
+
+
+REMAINDER = """mov.b32 %r11, {first};
+top:
+shr.s32 %r12, %r11, 31;
+shr.u32 %r12, %r12, 30;
+add.s32 %r13, %r11, %r12;
+and.b32 %r13, %r13, -4;
+sub.s32 %r13, %r11, %r13;
+shl.b32 %r13, %r13, 10;
+add.s32 %r14, %r3, %r13;
+{more}
+cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r14+8192], 1024;
+cp.async.bulk.commit_group;
+add.s32 %r11, %r11, 1;
+setp.lt.s32 %p1, %r11, %r9;
+@%p1 bra top;
+st.shared.b32 [smem+{at}], %r9;
+cp.async.bulk.wait_group.read 0;"""
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "at", "proved"),
+    [
+        (0, "", 8188, True),
+        (0, "", 12288, True),
+        (0, "", 12284, False),
+        (-8, "", 8188, False),  # -3 % 4 is -3
+        # The quotient counts as well as the remainder, which is what splits an index into a row and a column.
+        (0, "shr.s32 %r15, %r11, 2;\nshl.b32 %r15, %r15, 12;\nadd.s32 %r14, %r14, %r15;", 12288, False),
+        (0, "shr.u32 %r15, %r9, 31;\nshl.b32 %r15, %r15, 12;\nadd.s32 %r14, %r14, %r15;", 12288, False),
+    ],
+)
+def test_what_a_stage_by_the_remainder_of_a_counter_may_be(
+    first: int, more: str, at: int, proved: bool
+) -> None:
+    found = bulk(REMAINDER.format(first=first, more=more, at=at))
+    assert (found.status is Status.PROVED) == proved
