@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from math import gcd
 
 from tclint._dataclass import dataclass
 from tclint.analyses.execution import ExecutionGuarantee
@@ -35,18 +36,18 @@ class _AccessKind:
     _blocks: dict[int, _Warps] = field(default_factory=dict)
 
     def warps_by_block(self, size: int) -> _Warps:
-        """The warps that access each block of *size* bytes, which may be larger than the access.
-
-        Accesses are aligned to their size (6.4.1, 9.7.9.8), so of two that overlap the larger contains the smaller.
-        """
+        """The warps that access each block of *size* bytes, of which the access is a multiple."""
         if size not in self._blocks:
-            found, lanes = dict[int, set[int]](), self.access.lanes
+            found, places, lanes = dict[int, set[int]](), set[tuple[int, int]](), self.access.lanes
             threads, address = self.lane_addresses.threads, self.lane_addresses.address
             # A load counts only in threads that use its result.
             takers = -1 if self.access.writes else self.executed.takers(self.access.site)
             for thread, a in zip(threads, broadcast(address, len(threads)), strict=True):
                 if a is not None and lanes >> (thread & 31) & 1 and takers >> thread & 1:
-                    found.setdefault(a // size, set()).add(thread >> 5)
+                    places.add((a // size, thread >> 5))
+            for first, warp in places:
+                for block in range(first, first + self.access.size // size):
+                    found.setdefault(block, set()).add(warp)
             self._blocks[size] = found
         return self._blocks[size]
 
@@ -108,8 +109,12 @@ class WarpOverlaps:
 
 
 def _overlapping_warps(store: _AccessKind, load: _AccessKind) -> tuple[frozenset[int], frozenset[int]]:
-    """The warps that store what another warp loads, and those that load what another warp stores."""
-    size = max(store.access.size, load.access.size)
+    """The warps that store what another warp loads, and those that load what another warp stores.
+
+    Each is aligned to what divides both sizes: an access of one thread to its own size (6.4.1, 9.7.9.8), a matrix to no more
+    than a row.
+    """
+    size = gcd(store.access.size, load.access.size)
     stores, loads = store.warps_by_block(size), load.warps_by_block(size)
     writing, reading = set[int](), set[int]()
     for block in stores.keys() & loads.keys():

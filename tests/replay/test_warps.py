@@ -198,3 +198,44 @@ def test_the_findings_about_races_between_warps() -> None:
         " no wait in this thread guarantees that it has completed"
     )
     assert [(f.rule.id, f.message) for f in findings] == [("SM001", message)]
+
+
+MATRICES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tiles(.param .u64 out)
+.maxntid 128
+{
+    .reg .b32 %r<9>;
+    .reg .b64 %rd<4>;
+    .reg .f32 %f<4>;
+    .shared .align 32 .b8 before[BEFORE];
+    .shared .align 32 .b8 tile[4096];
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    st.shared.b32 [before], 0;
+    shr.u32 %r1, %r0, 5;
+    shl.b32 %r1, %r1, 10;
+    mov.u32 %r2, tile;
+    add.u32 %r2, %r2, %r1;
+    mov.f32 %f0, 0f00000000;
+    wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r2], {%f0, %f0, %f0, %f0, %f0, %f0, %f0, %f0};
+    bar.warp.sync -1;
+    and.b32 %r3, %r0, 31;
+    shl.b32 %r3, %r3, 3;
+    add.u32 %r3, %r2, %r3;
+    ld.shared.v2.f32 {%f1, %f2}, [%r3+OFFSET];
+    mul.wide.u32 %rd1, %r0, 4;
+    add.u64 %rd1, %rd0, %rd1;
+    st.global.f32 [%rd1], %f1;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("before", [32, 512, 1024])
+@pytest.mark.parametrize(("offset", "races"), [(0, False), (768, False), (-8, True)])
+def test_a_matrix_is_aligned_to_no_more_than_a_row(before: int, offset: int, races: bool) -> None:
+    """Each warp stores 1024 bytes, and loads what it has stored itself, or the last 8 bytes of the warp before."""
+    code = MATRICES.replace("BEFORE", str(before)).replace("OFFSET", str(offset))
+    assert bool(raced(code)) == races
