@@ -334,6 +334,7 @@ class Multiplications:
         states[0][Key()] = frozenset()
         work, count = [(0, Key())], 1
         while work:
+            self.model.pause()
             block, key = work.pop()
             now = [(key, states[block][key])]
             for i in self.graph.blocks[block]:
@@ -360,6 +361,7 @@ class Multiplications:
         for thread, states in threads.items():
             progress = Progress(self.model.function, self.graph, self._thread(thread))
             for b, entry in enumerate(states):
+                self.model.pause()
                 now, sites = list(entry.items()), self.graph.blocks[b]
                 for i in sites if now else ():
                     for state, facts in now if i in uses else ():

@@ -333,6 +333,14 @@ def test_a_commit_on_a_ring_hands_operations_to_a_thread_that_waits_for_the_ring
     assert mma(body, after=f"{fewer}\n{wait(at='%r15', label='v')}\n{LD}").status is Status.UNKNOWN
 
 
+def test_a_budget_may_end_the_search_for_the_states_of_a_thread_at_each_block() -> None:
+    made = built(module(SHARED, PLAIN, kernel(f"{START}\n{PROVED['waited for']}\nothers:\nret;")))
+    model, asked = KernelModel(made.functions[-1], made), list[None]()
+    (found,) = verdicts(model, only=[HazardClass.TCGEN05_MMA], pause=lambda: asked.append(None))
+    assert found.status is Status.PROVED
+    assert len(asked) > 2 * len(model.cfg.blocks)  # to find the states, and to find what is pending in them
+
+
 @pytest.mark.parametrize("name", NOT_HANDED)
 def test_what_no_commit_hands_to_others_is_unknown_at_the_exit(name: str) -> None:
     body, after = NOT_HANDED[name]
