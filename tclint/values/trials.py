@@ -351,7 +351,7 @@ class Trial:
                 bounds,
             )
         executing, members = self.executing(site), operands[-1][0] if len(set(operands[-1])) == 1 else None
-        held = {lane: operands[0][lane] for lane in range(WARP) if executing[lane] is not False}
+        held = {lane: operands[0][lane] for lane in range(WARP) if executing[lane]}
         if members is None or None in executing:
             return UNKNOWN
         return self._combined(match, kind, held, members & 0xFFFFFFFF, bool(second))

@@ -130,6 +130,10 @@ REDUCED = "".join(
     for by in (16, 8, 4, 2, 1)
 )
 
+FIVE = """mov.u32 %r0, %tid.x; ld.param.u32 %r3, [number]; and.b32 %r3, %r3, 0; add.u32 %r3, %r3, 5;
+setp.ge.u32 %p2, %r0, %r3; @%p2 exit; setp.ne.s32 %p1, %r1, 77; vote.sync.ballot.b32 %r2, %p1, -1;"""
+"""The lanes that have not exited vote."""
+
 
 @pytest.mark.parametrize(
     ("code", "parts"),
@@ -138,6 +142,8 @@ REDUCED = "".join(
         (f"{OWN} setp.gt.f32 %p0, %f1, 0f44FA0000;", True),
         (f"{OWN} {REDUCED} setp.leu.f32 %p0, %f1, 0f00000000;", False),
         (f"{OWN} setp.eq.s32 %p1, %r1, 0; vote.sync.all.pred %p0, %p1, -1;", False),
+        (f"{OWN} {FIVE} shr.u32 %r2, %r2, 8; and.b32 %r2, %r2, 3; setp.lt.u32 %p0, %r0, %r2;", False),
+        (f"{OWN} {FIVE} and.b32 %r2, %r2, 3; setp.lt.u32 %p0, %r0, %r2;", True),
         (f"{OWN} redux.sync.max.s32 %r2, %r1, -1; setp.gt.s32 %p0, %r2, 0;", False),
         (f"{OWN} match.any.sync.b32 %r2, %r1, -1; setp.eq.s32 %p0, %r2, -1;", False),
         (f"{OWN} match.any.sync.b32 %r2, %r1, -1; and.b32 %r2, %r2, 1; setp.eq.s32 %p0, %r2, 1;", True),
