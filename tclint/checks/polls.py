@@ -41,7 +41,7 @@ def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
             for node in map(values.node, values.subexpressions(*conditions))
             if type(node) is Loaded and node.space.partition("::")[0] in _SHARED_BY_THREADS
         ]
-        if loads:
+        if loads and not _advances(model, body):
             yield _hit(model, loads[0], tested[0][0], cfg.blocks[header].start)
 
 
@@ -67,6 +67,21 @@ def _written_in(model: KernelModel, register: int, body: Collection[int]) -> boo
     if len(writes) > len(body):
         return any(register in each.writes for block in body for each in _instructions(model, block))
     return any(model.cfg.block_of[site] in body for site in writes)
+
+
+def _advances(model: KernelModel, body: Collection[int]) -> bool:
+    """Whether the loop writes elsewhere in each iteration, so that it fills an array and does not wait.
+
+    Compilers keep the condition of a loop that they unroll, although it holds in no iteration or in one.
+    """
+    return any(
+        model.cfg.block_of[at] in body if kind == "site" else at in body
+        for block in body
+        for i in range(model.cfg.blocks[block].start, model.cfg.blocks[block].end)
+        for access in model.instruction(i).accesses
+        if access.writes and (operand := model.instruction(i).named(access.operand)) is not None
+        for kind, at in model.values.varying_at(model.values.operand(operand, i))
+    )
 
 
 def _does_nothing(model: KernelModel, body: Collection[int]) -> bool:

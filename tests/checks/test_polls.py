@@ -33,6 +33,11 @@ LOAD = "ld.global.u32 %r0, [%rd0];\n"
         ),
         (f"{LOAD}again:\nmov.u32 %r1, %clock;\nsetp.lt.u32 %p0, %r1, %r0;\n@%p0 bra again;", False),
         (f"{LOAD}again:\nsetp.eq.u32 %p0, %r0, %r1;\nmov.u32 %r1, 1;\n@%p0 bra again;", False),
+        # It writes the elements of an array, whose number is loaded: the condition is what unrolling by four left of it.
+        (
+            f"{LOAD}{TEST}again:\nst.global.u32 [%rd0], 1;\nadd.u64 %rd0, %rd0, 16;\n@%p0 bra again;",
+            False,
+        ),
         # It does not wait for memory.
         ("setp.eq.u32 %p0, %r9, 0;\nagain:\n@%p0 bra again;", False),
         ("again:\nbra.uni again;", False),
