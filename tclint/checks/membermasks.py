@@ -21,7 +21,7 @@ from tclint.isa.lane_exchange import shuffled
 from tclint.isa.special_registers import ALL_LANES
 from tclint.values import thread_masks as T
 from tclint.values.divergence import Split
-from tclint.values.nodes import Loaded, SpecialRead
+from tclint.values.nodes import Compare, Loaded, ParameterRead, SpecialRead
 from tclint.values.trials import Trial
 
 CV005 = RuleId("CV005")
@@ -29,6 +29,9 @@ CV006 = RuleId("CV006")
 
 _TOGETHER = frozenset(("lanes", "warp", "warpgroup", "cta", "cluster"))
 """The scopes of instructions that some other thread must execute too."""
+_ROUNDED_UP = (
+    "another bound of the same index decides what a lane has, so this one may be a number of whole warps"
+)
 _STRONG = (Order.VOLATILE, Order.RELAXED, Order.ACQUIRE)
 """The orders of loads that can observe a word which another thread writes."""
 
@@ -97,6 +100,8 @@ class _Fault:
     """Whether a shuffle gets the value of a missing lane."""
     own: bool = False
     """Whether data of each thread decide which lanes execute it."""
+    doubt: str = ""
+    """Why no launch may be of that kind."""
 
     def kind(self, model: KernelModel) -> Hashable:
         """What is the same for faults that are one in the source."""
@@ -196,15 +201,52 @@ class _Lanes:
             return None
         when = self.branches.condition(split, condition)
         which = self.branches.threads(here << first)
+        doubt = self._filling(split, condition, site)
         if self._reads(trial, site, here, missing):
-            return _Fault(CV005, condition, when, which, -1, missing, reads=True, own=split.own)
+            return _Fault(CV005, condition, when, which, -1, missing, reads=True, own=split.own, doubt=doubt)
 
         def surely(other: int) -> int:
             lanes = trial.executing(other) if other != site else ()
             return sum(1 << first + lane for lane, executes in enumerate(lanes) if executes)
 
         waits = self._may_wait(condition, missing << first, surely)
-        return _Fault(CV005, condition, when, which, -1, missing, own=split.own) if waits else None
+        return (
+            _Fault(CV005, condition, when, which, -1, missing, own=split.own, doubt=doubt) if waits else None
+        )
+
+    def _filling(self, split: Split, condition: Condition, site: int) -> str:
+        """The doubt about a bound that is a number of lanes rounded up: those past the bound of the data, a lesser one, stay.
+
+        A kernel with two bounds of one index, of which the first lets threads leave and the second decides what a thread
+        has, gives the other lanes of a warp something that changes nothing.
+        """
+        model, edge = self.model, condition.edge
+        if edge is None or not split.unless_multiple(edge):
+            return ""
+        values, cfg, bound = model.values, model.cfg, split.bounds[0][0]
+        deciding = {values.before(each.register, each.at) for each in conditions(model, site)}
+
+        def compared(p: int) -> Iterator[tuple[int, int]]:
+            for node in map(values.node, values.subexpressions(p)):
+                if type(node) is Compare:
+                    yield from ((node.left, node.right), (node.right, node.left))
+
+        p = values.before(condition.register, condition.at)
+        indices = {index for index, limit in compared(p) if limit == bound}
+        others = (
+            values.after(model.instruction(i).writes[0], i)
+            for use in model.function.uses
+            if use.match is not None and use.match.form.compute == "setp"
+            for i in use.sites
+            if cfg.dominates(edge.target, cfg.block_of[i])
+        )
+        stay = any(
+            index in indices and limit != bound and type(values.node(limit)) is ParameterRead
+            for other in others
+            if other not in deciding
+            for index, limit in compared(other)
+        )
+        return _ROUNDED_UP if stay else ""
 
     def _reads(self, trial: Trial, site: int, here: int, missing: int) -> bool:
         """Whether *site* is a shuffle in which a lane of *here* gets the undefined value of a *missing* one, and uses it."""
@@ -436,7 +478,7 @@ def _at_fault(model: KernelModel, fault: _Fault, sites: list[int]) -> Hit:
         severity=Severity.WARNING,
         confidence=Confidence.MEDIUM,
         condition=fault.when,
-    )
+    ).doubted(fault.doubt)
 
 
 def _excluded(model: KernelModel, sites: list[int], mask: int, outside: int) -> Hit:

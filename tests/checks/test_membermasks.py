@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence
 from tests.tools.support import by_rule, kernel, lint, module
 
 TID = "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5; ld.param.u32 %r4, [number];"
@@ -197,3 +198,30 @@ def test_the_rows_of_the_cta_decide_which_lanes_come() -> None:
     bar.sync 0;"""
     (finding,) = by_rule(lint(text(body, directives="")), "CV005")
     assert finding.message.endswith("only thread 0 does if %ntid.z is 1")
+
+
+@pytest.mark.parametrize(("other", "confidence"), [("size", Confidence.LOW), ("rounded", Confidence.MEDIUM)])
+def test_a_bound_may_be_rounded_up_where_another_one_decides_what_a_lane_has(
+    other: str, confidence: Confidence
+) -> None:
+    body = f"""
+    ld.param.u64 %rd0, [data];
+    ld.param.u32 %r1, [rounded];
+    ld.param.u32 %r2, [{other}];
+    mov.u32 %r3, %tid.x;
+    setp.ge.s32 %p0, %r3, %r1;
+    @%p0 exit;
+    mul.wide.s32 %rd1, %r3, 4;
+    add.s64 %rd1, %rd0, %rd1;
+    mov.u32 %r4, 0;
+    setp.ge.s32 %p1, %r3, %r2;
+    @%p1 bra over;
+    ld.global.u32 %r4, [%rd1];
+    over:
+    shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1;
+    st.global.u32 [%rd1], %r5;
+    ret;
+    """
+    parameters = ".param .u64 data, .param .u32 rounded, .param .u32 size"
+    (finding,) = by_rule(lint(module(kernel(body, directives="", parameters=parameters))), "CV005")
+    assert finding.confidence is confidence
