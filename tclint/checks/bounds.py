@@ -17,8 +17,9 @@ from tclint.analyses.pretty import ValuePrinter
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import TWICE, called, copied_from, only_if
 from tclint.findings.scales import Confidence, Severity
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
-from tclint.values.nodes import ParameterRead
+from tclint.values.nodes import Compare, Constant, ParameterRead
 from tclint.values.shared_memory import SharedAccess
 
 MA001 = RuleId("MA001")
@@ -26,6 +27,7 @@ MA002 = RuleId("MA002")
 
 _WORD = 4
 """Accesses of at most so many bytes are not compared with each other: hardly any is misaligned, and most accesses are such."""
+_SELECTED = "a parameter selects this of several accesses, and may never do so in a launch of this kernel"
 MAX_NAME = 200
 """Characters of the name of a parameter."""
 
@@ -157,7 +159,36 @@ def _odd_hit(
         f"the address of {model.instruction(access.site).opcode} must be a multiple of {multiple}, but {why}"
     )
     help = f"align the address to {multiple} bytes, or access it in smaller pieces"
-    return _hit(MA002, access, what, help, "" if witness is None else _condition(model, witness))
+    hit = _hit(MA002, access, what, help, "" if witness is None else _condition(model, witness))
+    return hit.doubted(_one_of_several(model, access.site))
+
+
+def _one_of_several(model: KernelModel, site: int) -> str:
+    """The doubt about an access that a parameter selects among at least three: a launch may never select it.
+
+    An instance of a template has the code for all formats of the data, and each format has instances of its own.
+    """
+    values, cfg = model.values, model.cfg
+
+    def equal(edge: Edge) -> tuple[int, int] | None:
+        p = values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+        node = values.node(p)
+        if type(node) is not Compare or node.relation != "eq":
+            return None
+        sides = sorted(node.operands, key=lambda v: type(values.node(v)) is Constant)
+        kinds = tuple(type(values.node(v)) for v in sides)
+        return (sides[0], sides[1]) if kinds == (ParameterRead, Constant) else None
+
+    block, chosen, rejected = cfg.block_of[site], -1, list[int]()
+    while block > 0:
+        for edge in cfg.predecessors[block] if len(cfg.predecessors[block]) == 1 else ():
+            found = equal(edge) if edge.predicate >= 0 else None
+            if found is not None and edge.value and chosen < 0:
+                chosen = found[0]
+            elif found is not None and not edge.value:
+                rejected.append(found[0])
+        block = cfg.idom[block]
+    return _SELECTED if chosen >= 0 and rejected.count(chosen) > 1 else ""
 
 
 def _contradicting(model: KernelModel, aligned: list[tuple[SharedAccess, int]]) -> Iterator[Hit]:

@@ -8,7 +8,7 @@ import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.checks.bounds import outside
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Confidence, Severity
 from tclint.recording import Recording
 from tests.tools.support import OWN_WORD, built, by_rule, kernel, lint, module
 
@@ -370,3 +370,21 @@ def test_another_array_has_room_for_some_warps_fewer(words: int, outside: bool) 
     found = messages(body, threads="")
     assert bool(found) == outside
     assert all("if the CTA has at least 128 threads" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("formats", "confidence"),
+    [((2,), Confidence.HIGH), ((0, 2), Confidence.HIGH), ((0, 1, 2), Confidence.LOW)],
+)
+def test_what_one_of_three_formats_needs_may_be_of_no_launch(
+    formats: tuple[int, ...], confidence: Confidence
+) -> None:
+    tests = "".join(f"setp.eq.s32 %p{n}, %r9, {n};\n@%p{n} bra format{n};\n" for n in formats)
+    body = f"{tests}ret;\n" + "".join(
+        f"format{n}:\nld.shared.u32 %r4, [tile+{n}];\nst.global.u32 [%rd1], %r4;\nret;\n"
+        for n in formats
+        if n != 1
+    )
+    body += "format1:\nret;\n" if 1 in formats else ""
+    (finding,) = by_rule(lint(text(body, directives=".reqntid 128")), "MA002")
+    assert finding.confidence is confidence
