@@ -26,7 +26,16 @@ from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 
-__all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain", "volatile"]
+__all__ = [
+    "SharedByBound",
+    "SharedByWarps",
+    "atomic",
+    "has_warps",
+    "made_for_one_warp",
+    "may_be_one_warp",
+    "plain",
+    "volatile",
+]
 
 Steps = tuple[tuple[int, int], ...]
 """The strides and trip counts of loops."""
@@ -459,6 +468,30 @@ def may_be_one_warp(model: KernelModel) -> bool:
     ):
         return False
     return not model.fact(SharedByBound).has_room_for_warps
+
+
+def made_for_one_warp(model: KernelModel) -> bool:
+    """Whether an index counts 32 for each CTA and one for each thread: of larger CTAs, two would have the same.
+
+    So it is with one row of threads only.
+    """
+    values, function = model.values, model.function
+    if has_warps(model) or any(
+        isinstance(operand, Special) and operand.name in ("%tid.y", "%tid.z")
+        for instruction in function.instructions
+        for operand in instruction.operands
+    ):
+        return False
+    for use in function.uses:
+        for i in use.sites if use.match is not None and use.match.form.compute in ("add", "mad") else ():
+            factors = {
+                node.name: factor
+                for term, factor in values.linear(values.after(model.instruction(i).writes[0], i))[0]
+                if type(node := values.node(term)) is SpecialRead
+            }
+            if factors.get("%tid.x") and factors.get("%ctaid.x") == WARP * factors["%tid.x"]:
+                return True
+    return False
 
 
 def plain(model: KernelModel, site: int) -> bool:

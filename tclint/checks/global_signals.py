@@ -16,6 +16,7 @@ from tclint.analyses.global_scopes import GlobalScopes, NarrowAccess
 from tclint.analyses.global_signals import GlobalObservation, GlobalSignals, Word
 from tclint.analyses.model import KernelModel
 from tclint.analyses.signal_leaders import Beside, Leaders
+from tclint.analyses.warp_memory import made_for_one_warp
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
 from tclint.checks._wording import only_if, several_warps
@@ -39,6 +40,7 @@ _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, 
 _PREVIOUS_ITERATION = (
     "the write is in the previous iteration of a loop around the flag, and may be of other data"
 )
+_ONE_WARP = "an index of the kernel has room for 32 threads in each CTA"
 _NEVER_WRITTEN = "the kernel sets the flag itself, and writes nothing through the pointer that is read"
 
 
@@ -276,6 +278,7 @@ def _before_others(
         .doubted(
             _PREVIOUS_ITERATION if found.path is not None and _iterates(model, found.path, signal) else ""
         )
+        .doubted(_ONE_WARP if condition and made_for_one_warp(model) else "")
         .unshown(Severity.WARNING if found.lanes and found.path is not None else None)
     )
 
@@ -311,6 +314,7 @@ def _without_others(
             condition=condition,
         )
         .doubted(_NEXT_ITERATION if _iterates(model, found.path, seen.site, innermost=False) else "")
+        .doubted(_ONE_WARP if condition and made_for_one_warp(model) else "")
         .unshown(Severity.WARNING if found.lanes else None)
     )
 

@@ -618,3 +618,41 @@ met:
     assert len(by_rule(lint(in_turn(*body)), "MO003")) == 1
     fenced = [*body[:2], FENCE, *body[2:]]
     assert not by_rule(lint(in_turn(*fenced)), "MO003")
+
+
+@pytest.mark.parametrize(("width", "confidence"), [(32, Confidence.LOW), (256, Confidence.MEDIUM)])
+def test_an_index_of_32_threads_for_each_cta_is_of_ctas_of_one_warp(
+    width: int, confidence: Confidence
+) -> None:
+    body = f"""
+    {START}
+    ld.param.u64 %rd9, [counter];
+    mov.u32 %r3, %ctaid.x;
+    mad.lo.u32 %r4, %r3, {width}, %r0;
+    mul.wide.u32 %rd1, %r4, 4;
+    add.u64 %rd1, %rd1, %rd0;
+    setp.eq.u32 %p2, %r3, 0;
+    @%p2 bra first;
+    poll:
+    atom.global.add.u32 %r1, [%rd9], 0;
+    setp.lt.u32 %p1, %r1, %r3;
+    @%p1 bra poll;
+    bra joined;
+    first:
+    st.volatile.global.u32 [%rd0], 0;
+    joined:
+    mul.wide.u32 %rd2, %r3, {4 * width};
+    add.u64 %rd2, %rd2, %rd0;
+    ld.volatile.global.u32 %r2, [%rd2];
+    st.volatile.global.u32 [%rd1+4], %r2;
+    @!%p0 bra over;
+    membar.gl;
+    atom.global.add.u32 %r1, [%rd9], 1;
+    over:
+    ret;
+    """
+    found = by_rule(
+        lint(module(kernel(body, directives="", parameters=".param .u64 pointer, .param .u64 counter"))),
+        "MO007",
+    )
+    assert [f.confidence for f in found if "warps" in f.message] == [confidence]
