@@ -116,8 +116,6 @@ def _size(parameters: Iterable[Variable]) -> int:
 def _old(module: Module, function: Function) -> Iterator[UsedEntry]:
     """The features of a function that an old version or target lacks and that no single statement shows."""
     at = function.start
-    if any(location.inlined_at is not None for _, location in function.locations):
-        yield UsedEntry(feature("inlined_at"), function, (at, at + len(function.name)))
     for site, symbol in sorted(operands_of(function, Symbol), key=itemgetter(0)):
         instruction = function.instructions[site]
         if instruction.moves and (spec := _address_of_function(module, symbol.name)):

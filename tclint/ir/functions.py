@@ -52,6 +52,7 @@ from tclint.ir.operands import (
     split_operands,
 )
 from tclint.ir.scopes import BraceScope, containing, split_name
+from tclint.isa.features import feature
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Table
@@ -84,7 +85,7 @@ class FunctionBuilder:
     """Builds one function."""
 
     __slots__ = (
-        "base", "constants", "elements", "errors", "features", "function", "head", "instructions", "isa", "labels", "located", "locations",
+        "base", "constants", "elements", "errors", "features", "function", "head", "inlines", "instructions", "isa", "labels", "located", "locations",
         "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "read_to", "scope",
         "scope_starts", "several", "statement", "tables", "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
@@ -133,6 +134,8 @@ class FunctionBuilder:
         self.located: list[tuple[int, Location]] = []
         self.head: tuple[int, int, int] | None = None
         """The position of the first ``.loc``, which is that of the head of the function."""
+        self.inlines = False
+        """Whether a ``.loc`` has an ``inlined_at``."""
         self.read_to = self.base
         """Up to where the text was searched for the begin and the end of inline assembly."""
         self.statement: Location | None = None
@@ -475,6 +478,10 @@ class FunctionBuilder:
             (self.locations.get(call) or Location(*call)) if call is not None and call != position else None
         )
         self.head = self.head or position
+        if call is not None and not self.inlines:
+            self.inlines = True
+            span = node.start_byte - self.base, node.end_byte - self.base
+            self.features.append(FeatureUse(feature("inlined_at"), *span))
         if call is not None and self._is_head(call, position):
             inlined = None
         if call is not None and call not in self.locations:

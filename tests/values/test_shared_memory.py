@@ -66,7 +66,7 @@ def only(line: str, **options: str) -> tuple[KernelModel, tuple[SharedAccess, ..
         ("red.shared.add.noftz.f16x2 [%r3], %r4;", [(False, 4, False), (True, 4, False)]),
         (
             "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r3], %rd0;",
-            [(False, 8, False), (True, 8, False)],
+            [(False, 128, False), (True, 128, False)],
         ),
         ("mbarrier.arrive.shared.b64 _, [bar];", []),
         ("mov.u32 %r4, %r3;", []),
